@@ -1,0 +1,107 @@
+// swift-tools-version: 6.2
+// Folder order is data order: read the targets from top to bottom and you have
+// read the life of a crash. Arrows point up this list, never in a circle.
+import PackageDescription
+
+let strict: [SwiftSetting] = [
+  .strictMemorySafety(),
+  .treatAllWarnings(as: .error),
+]
+let tested: [SwiftSetting] = [.treatAllWarnings(as: .error)]
+let c: [CSetting] = [
+  .unsafeFlags(["-std=gnu17", "-Wall", "-Wextra", "-Werror"])
+]
+
+// guardian stays small and starts at once with the Swift runtime inside it.
+let staticRuntime: [LinkerSetting] = [.unsafeFlags(["-static-stdlib"])]
+// The capture helper stands between a crash and the release of the dying
+// program: no dynamic loader at all.
+let staticExecutable: [LinkerSetting] = [.unsafeFlags(["-static-executable"])]
+
+let package = Package(
+  name: "guardian",
+  products: [
+    .library(name: "Guardian", targets: ["Guardian"]),
+    .executable(name: "guardian", targets: ["guardian"]),
+    .executable(name: "guardianctl", targets: ["guardianctl"]),
+    .executable(name: "guardian-capture", targets: ["guardian-capture"]),
+    .executable(name: "guardian-reporter", targets: ["guardian-reporter"]),
+  ],
+  targets: [
+    // In the program.
+    .target(name: "CrashHandler", cSettings: c),
+    .target(
+      name: "Guardian", dependencies: ["CrashHandler"], swiftSettings: strict),
+
+    // Pure values: import nothing of ours.
+    .target(name: "Policy", swiftSettings: strict),
+    .target(name: "Ring", swiftSettings: strict),
+
+    // System libraries and shims.
+    .target(name: "CSpawn", cSettings: c),
+    .target(name: "CLinux", cSettings: c),
+    .target(name: "CToml", cxxSettings: [.unsafeFlags(["-Wall", "-Wextra", "-Werror"])]),
+    .systemLibrary(name: "CSystemd", pkgConfig: "libsystemd"),
+    .systemLibrary(name: "CDwarf", pkgConfig: "libdw"),
+    .systemLibrary(name: "CSeccomp", pkgConfig: "libseccomp"),
+
+    .target(name: "Kernel", dependencies: ["CLinux"], swiftSettings: strict),
+    .target(
+      name: "Settings", dependencies: ["CLinux", "CToml", "Policy"], swiftSettings: strict),
+    .target(
+      name: "Reports", dependencies: ["Kernel", "Policy", "Ring"], swiftSettings: strict),
+    .target(
+      name: "Supervision",
+      dependencies: [
+        "CLinux", "CSpawn", "CSystemd", "Kernel", "Policy", "Reports", "Ring", "Settings",
+      ],
+      swiftSettings: strict),
+    .target(
+      name: "Capture", dependencies: ["CLinux", "Kernel", "Reports", "Ring"],
+      swiftSettings: strict),
+    .target(
+      name: "Symbolication", dependencies: ["CDwarf", "Kernel", "Reports"],
+      swiftSettings: strict),
+
+    .executableTarget(
+      name: "guardian",
+      dependencies: ["Kernel", "Policy", "Reports", "Settings", "Supervision"],
+      swiftSettings: strict, linkerSettings: staticRuntime),
+    .executableTarget(
+      name: "guardian-capture", dependencies: ["Capture", "Kernel"],
+      swiftSettings: strict, linkerSettings: staticExecutable),
+    .executableTarget(
+      name: "guardian-reporter",
+      dependencies: ["CSeccomp", "Kernel", "Policy", "Reports", "Ring", "Symbolication"],
+      swiftSettings: strict, linkerSettings: staticRuntime),
+    .executableTarget(
+      name: "guardianctl",
+      dependencies: ["Kernel", "Policy", "Reports", "Settings"],
+      swiftSettings: strict, linkerSettings: staticRuntime),
+
+    .testTarget(name: "PolicyTests", dependencies: ["Policy"], swiftSettings: tested),
+    .testTarget(
+      name: "RingTests", dependencies: ["CrashHandler", "Ring"], swiftSettings: tested),
+    .testTarget(name: "KernelTests", dependencies: ["Kernel"], swiftSettings: tested),
+    .testTarget(
+      name: "CrashHandlerTests", dependencies: ["CrashHandler", "Guardian", "Ring"],
+      swiftSettings: tested),
+    .testTarget(
+      name: "SettingsTests", dependencies: ["Policy", "Settings"], swiftSettings: tested),
+    .testTarget(
+      name: "ReportsTests", dependencies: ["Policy", "Reports", "Ring"], swiftSettings: tested),
+    .testTarget(
+      name: "SupervisionTests",
+      dependencies: ["CSpawn", "Kernel", "Policy", "Reports", "Settings", "Supervision"],
+      swiftSettings: tested),
+    .testTarget(
+      name: "CaptureTests", dependencies: ["Capture", "Kernel", "Reports"],
+      swiftSettings: tested),
+    .testTarget(
+      name: "SymbolicationTests", dependencies: ["Kernel", "Reports", "Symbolication"],
+      swiftSettings: tested),
+    .testTarget(name: "EndToEndTests", dependencies: ["Kernel", "Reports"], swiftSettings: tested),
+  ],
+  swiftLanguageModes: [.v6],
+  cxxLanguageStandard: .cxx17
+)

@@ -1,0 +1,6 @@
+#include <dwarf.h>
+#include <elfutils/libdw.h>
+#include <elfutils/libdwfl.h>
+#include <elfutils/version.h>
+#include <gelf.h>
+#include <libelf.h>

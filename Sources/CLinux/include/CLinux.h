@@ -1,0 +1,14 @@
+/* What Swift cannot import by itself: macros and variadic calls of Linux. Nothing here decides
+ * anything; each function is one call. */
+#ifndef GUARDIAN_CLINUX_H
+#define GUARDIAN_CLINUX_H
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE 1
+#endif
+#include <argp.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/types.h>
+#include <unistd.h>
+#endif

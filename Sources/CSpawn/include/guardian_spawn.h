@@ -1,0 +1,3 @@
+#ifndef GUARDIAN_SPAWN_H
+#define GUARDIAN_SPAWN_H
+#endif

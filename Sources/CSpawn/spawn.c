@@ -1,0 +1,1 @@
+#include "guardian_spawn.h"

@@ -1,0 +1,6 @@
+/// How guardian leaves.
+package enum Leave: Hashable, Sendable {
+  case exit(Int32)
+  /// Die of the same signal itself (`--exit-as-signal`).
+  case signal(Signal)
+}

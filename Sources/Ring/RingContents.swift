@@ -1,0 +1,76 @@
+/// What a ring holds, as far as it can be believed: typed records and named defects.
+package struct RingContents: Hashable, Sendable {
+  package struct Header: Hashable, Sendable {
+    package var life: UInt32 = 0
+    package var handlerFlags: UInt32 = 0
+    package var handlerRuns: UInt32 = 0
+    package var heartbeat: UInt64 = 0
+    package var replacedSignals: UInt64 = 0
+    package init() {}
+  }
+
+  package struct CrashRecord: Hashable, Sendable {
+    package var slot: Int
+    /// false: the writer was cut off; `parts` says what is whole.
+    package var complete: Bool
+    /// Bits of `guardian_slot_part`.
+    package var parts: UInt32
+    package var architecture: UInt32
+    /// In the program's own pid namespace.
+    package var pid: Int32
+    package var tid: Int32
+    package var signal: Int32
+    package var code: Int32
+    package var error: Int32
+    package var senderPID: Int32
+    package var senderUID: UInt32
+    package var address: UInt64
+    package var realtimeNanoseconds: UInt64
+    package var monotonicNanoseconds: UInt64
+    package var pc: UInt64
+    package var sp: UInt64
+    package var contextAddress: UInt64
+    package var altstackAddress: UInt64
+    package var altstackSize: UInt64
+    package var trapNumber: UInt64
+    package var errorCode: UInt64
+    package var registers: [UInt64]
+    package var siginfo: [UInt8]
+    package var threadName: String
+    package var abortMessage: String
+    package var exceptionLanguage: UInt32
+    package var exceptionType: String
+    package var exceptionReason: String
+    package var exceptionFrames: [UInt64]
+    package var stackAddress: UInt64
+    package var stack: [UInt8]
+  }
+
+  package struct Crumb: Hashable, Sendable {
+    package var index: UInt64
+    package var realtimeNanoseconds: UInt64
+    package var pid: Int32
+    package var tid: Int32
+    package var level: UInt8
+    package var category: String
+    package var message: String
+  }
+
+  package var header = Header()
+  package var crashes: [CrashRecord] = []
+  /// Oldest first.
+  package var crumbs: [Crumb] = []
+  package var annotations: [String: String] = [:]
+  package var defects: [Defect] = []
+  package init() {}
+
+  /// What is wrong with the bytes. Its description goes into the report.
+  package enum Defect: Hashable, Sendable {
+    case shortRing(bytes: Int)
+    case wrongMagic
+    case unknownVersion(UInt32)
+    case tornCrashRecord(slot: Int)
+    case tornBreadcrumbs(count: Int)
+    case badLength(field: String)
+  }
+}
