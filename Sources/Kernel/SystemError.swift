@@ -16,7 +16,8 @@ package struct SystemError: Error, Hashable, Sendable, CustomStringConvertible {
 
   package var description: String {
     let cause = SystemError.text(errno)
-    return object.isEmpty ? "cannot \(operation): \(cause)" : "cannot \(operation) '\(object)': \(cause)"
+    return object.isEmpty
+      ? "cannot \(operation): \(cause)" : "cannot \(operation) '\(object)': \(cause)"
   }
 
   /// The C library's words for an error number.
