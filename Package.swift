@@ -41,6 +41,8 @@ let package = Package(
     .target(name: "CSpawn", cSettings: c),
     .target(name: "CLinux", cSettings: c),
     .target(name: "CToml", cxxSettings: [.unsafeFlags(["-Wall", "-Wextra", "-Werror"])]),
+    .target(
+      name: "CDemangle", cSettings: c, linkerSettings: [.linkedLibrary("iberty")]),
     .systemLibrary(name: "CSystemd", pkgConfig: "libsystemd"),
     .systemLibrary(name: "CDwarf", pkgConfig: "libdw"),
     .systemLibrary(name: "CSeccomp", pkgConfig: "libseccomp"),
@@ -60,7 +62,7 @@ let package = Package(
       name: "Capture", dependencies: ["CLinux", "Kernel", "Reports", "Ring"],
       swiftSettings: strict),
     .target(
-      name: "Symbolication", dependencies: ["CDwarf", "Kernel", "Reports"],
+      name: "Symbolication", dependencies: ["CDemangle", "CDwarf", "Kernel", "Reports"],
       swiftSettings: strict),
 
     .executableTarget(
