@@ -9,6 +9,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/random.h>
 #include <sys/types.h>
 #include <unistd.h>
+
+#include "message.h"
+#include "process.h"
 #endif

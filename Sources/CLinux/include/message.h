@@ -1,0 +1,28 @@
+/* One datagram with what the kernel says about it: control messages are macros all through. */
+#ifndef GUARDIAN_CLINUX_MESSAGE_H
+#define GUARDIAN_CLINUX_MESSAGE_H
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/types.h>
+
+enum { GUARDIAN_MESSAGE_DESCRIPTORS = 32 };
+
+struct guardian_message {
+  ssize_t bytes; /* -1: errno */
+  bool truncated;
+  pid_t pid; /* of the sender, in our pid namespace; 0: outside of it, or not told */
+  uid_t uid;
+  int descriptor_count;
+  int descriptors[GUARDIAN_MESSAGE_DESCRIPTORS]; /* close-on-exec; the caller closes them */
+};
+
+/* Never blocks. */
+struct guardian_message guardian_receive(int socket, void *buffer, size_t size);
+/* Sends one message with descriptors; `count` ≤ GUARDIAN_MESSAGE_DESCRIPTORS. Never blocks. */
+ssize_t guardian_send(int socket, const void *bytes, size_t size, const int *descriptors, int count);
+
+/* A datagram socket bound to `path` (≤ 107 bytes), non-blocking, close-on-exec; with SO_PASSCRED. */
+int guardian_bind_datagram(const char *path);
+/* Two ends of a SOCK_SEQPACKET pair, close-on-exec. */
+int guardian_packet_pair(int ends[2]);
+#endif

@@ -1,0 +1,96 @@
+#include "CLinux.h"
+
+#include <stddef.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+struct guardian_message guardian_receive(int socket, void *buffer, size_t size) {
+  struct guardian_message message = {.bytes = -1};
+  union {
+    struct cmsghdr align;
+    char bytes[CMSG_SPACE(sizeof(struct ucred)) +
+               CMSG_SPACE(sizeof(int) * GUARDIAN_MESSAGE_DESCRIPTORS)];
+  } control;
+  struct iovec part = {buffer, size};
+  struct msghdr header = {
+      .msg_iov = &part, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
+  do
+    message.bytes = recvmsg(socket, &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+  while (message.bytes < 0 && errno == EINTR);
+  if (message.bytes < 0)
+    return message;
+  message.truncated = (header.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0;
+  for (struct cmsghdr *part = CMSG_FIRSTHDR(&header); part; part = CMSG_NXTHDR(&header, part)) {
+    if (part->cmsg_level != SOL_SOCKET)
+      continue;
+    size_t length = part->cmsg_len - CMSG_LEN(0);
+    if (part->cmsg_type == SCM_CREDENTIALS && length >= sizeof(struct ucred)) {
+      struct ucred sender;
+      memcpy(&sender, CMSG_DATA(part), sizeof sender);
+      message.pid = sender.pid;
+      message.uid = sender.uid;
+    } else if (part->cmsg_type == SCM_RIGHTS) {
+      int count = (int)(length / sizeof(int));
+      if (count > GUARDIAN_MESSAGE_DESCRIPTORS)
+        count = GUARDIAN_MESSAGE_DESCRIPTORS; /* cannot be: the buffer holds no more */
+      memcpy(message.descriptors, CMSG_DATA(part), (size_t)count * sizeof(int));
+      message.descriptor_count = count;
+    }
+  }
+  return message;
+}
+
+ssize_t guardian_send(int socket, const void *bytes, size_t size, const int *descriptors,
+                      int count) {
+  union {
+    struct cmsghdr align;
+    char bytes[CMSG_SPACE(sizeof(int) * GUARDIAN_MESSAGE_DESCRIPTORS)];
+  } control;
+  struct iovec part = {(void *)bytes, size};
+  struct msghdr header = {.msg_iov = &part, .msg_iovlen = 1};
+  if (count > GUARDIAN_MESSAGE_DESCRIPTORS) {
+    errno = EINVAL;
+    return -1;
+  }
+  if (count > 0) {
+    memset(&control, 0, sizeof control);
+    header.msg_control = &control;
+    header.msg_controllen = CMSG_SPACE(sizeof(int) * (size_t)count);
+    struct cmsghdr *rights = CMSG_FIRSTHDR(&header);
+    rights->cmsg_level = SOL_SOCKET;
+    rights->cmsg_type = SCM_RIGHTS;
+    rights->cmsg_len = CMSG_LEN(sizeof(int) * (size_t)count);
+    memcpy(CMSG_DATA(rights), descriptors, sizeof(int) * (size_t)count);
+  }
+  ssize_t sent;
+  do
+    sent = sendmsg(socket, &header, MSG_DONTWAIT | MSG_NOSIGNAL);
+  while (sent < 0 && errno == EINTR);
+  return sent;
+}
+
+int guardian_bind_datagram(const char *path) {
+  struct sockaddr_un address = {.sun_family = AF_UNIX};
+  if (strlen(path) >= sizeof address.sun_path) {
+    errno = ENAMETOOLONG;
+    return -1;
+  }
+  strcpy(address.sun_path, path);
+  int number = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (number < 0)
+    return -1;
+  int yes = 1;
+  if (setsockopt(number, SOL_SOCKET, SO_PASSCRED, &yes, sizeof yes) != 0 ||
+      bind(number, (struct sockaddr *)&address, sizeof address) != 0) {
+    int error = errno;
+    close(number);
+    errno = error;
+    return -1;
+  }
+  return number;
+}
+
+int guardian_packet_pair(int ends[2]) {
+  return socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends);
+}

@@ -1,0 +1,278 @@
+// Files by descriptor: opened, read in bounded pieces, written, replaced in one step.
+import Glibc
+
+package struct FileStatus: Hashable, Sendable {
+  package let device: UInt64
+  package let inode: UInt64
+  package let mode: UInt32
+  package let user: UInt32
+  package let group: UInt32
+  /// Bytes.
+  package let size: Int64
+  /// Since the epoch.
+  package let modifiedNanoseconds: Int64
+  package let links: UInt64
+
+  init(_ raw: stat) {
+    device = UInt64(raw.st_dev)
+    inode = UInt64(raw.st_ino)
+    mode = raw.st_mode
+    user = raw.st_uid
+    group = raw.st_gid
+    size = Int64(raw.st_size)
+    modifiedNanoseconds = Int64(raw.st_mtim.tv_sec) * 1_000_000_000 + Int64(raw.st_mtim.tv_nsec)
+    links = UInt64(raw.st_nlink)
+  }
+
+  package var isDirectory: Bool { mode & S_IFMT == S_IFDIR }
+  package var isRegular: Bool { mode & S_IFMT == S_IFREG }
+  package var isSocket: Bool { mode & S_IFMT == S_IFSOCK }
+  package var permissions: UInt32 { mode & 0o7777 }
+}
+
+extension FileDescriptor {
+  /// Close-on-exec always. `flags` as in open(2).
+  package static func open(
+    _ path: String, _ flags: Int32, mode: UInt32 = 0o600
+  ) throws(SystemError) -> FileDescriptor {
+    let raw = try retrying("open", path) {
+      unsafe Glibc.open(path, flags | O_CLOEXEC, mode)
+    }
+    return FileDescriptor(owning: raw)
+  }
+
+  package func duplicate() throws(SystemError) -> FileDescriptor {
+    let raw = raw
+    return FileDescriptor(
+      owning: try retrying("duplicate a descriptor") { fcntl(raw, F_DUPFD_CLOEXEC, 3) })
+  }
+
+  package func status() throws(SystemError) -> FileStatus {
+    var result = stat()
+    let raw = raw
+    _ = try retrying("look at a descriptor") { unsafe fstat(raw, &result) }
+    return FileStatus(result)
+  }
+
+  /// Reads at most `buffer.count` bytes into it; 0 at the end.
+  package func read(into buffer: inout [UInt8]) throws(SystemError) -> Int {
+    let raw = raw
+    return try retrying("read") {
+      unsafe buffer.withUnsafeMutableBytes { unsafe Glibc.read(raw, $0.baseAddress, $0.count) }
+    }
+  }
+
+  /// At most `count` bytes from `offset`; fewer at the end of the file.
+  package func read(count: Int, at offset: Int64) throws(SystemError) -> [UInt8] {
+    var bytes = [UInt8](repeating: 0, count: count)
+    var filled = 0
+    let raw = raw
+    while filled < count {
+      let got = try retrying("read") {
+        unsafe bytes.withUnsafeMutableBytes {
+          unsafe pread(raw, $0.baseAddress! + filled, count - filled, off_t(offset) + filled)
+        }
+      }
+      if got == 0 { break }
+      filled += got
+    }
+    bytes.removeLast(count - filled)
+    return bytes
+  }
+
+  /// The whole file from here, at most `limit` bytes.
+  package func readToEnd(limit: Int) throws(SystemError) -> [UInt8] {
+    var result: [UInt8] = []
+    var piece = [UInt8](repeating: 0, count: min(limit, 65_536))
+    while result.count < limit {
+      let got = try read(into: &piece)
+      if got == 0 { break }
+      result.append(contentsOf: piece[..<min(got, limit - result.count)])
+    }
+    return result
+  }
+
+  /// Writes what the other side takes: may be less than all.
+  package func write(_ bytes: borrowing ArraySlice<UInt8>) throws(SystemError) -> Int {
+    let raw = raw
+    let result = unsafe bytes.withUnsafeBytes { buffer in
+      while true {
+        let count = unsafe Glibc.write(raw, buffer.baseAddress, buffer.count)
+        if count >= 0 { return (count, Int32(0)) }
+        if errno != EINTR { return (count, errno) }
+      }
+    }
+    if result.0 < 0 { throw SystemError("write", errno: result.1) }
+    return result.0
+  }
+
+  package func writeAll(_ bytes: [UInt8]) throws(SystemError) {
+    var rest = bytes[...]
+    while !rest.isEmpty { rest = rest.dropFirst(try write(rest)) }
+  }
+
+  package func write(_ bytes: [UInt8], at offset: Int64) throws(SystemError) {
+    var done = 0
+    let raw = raw
+    while done < bytes.count {
+      done += try retrying("write") {
+        unsafe bytes.withUnsafeBytes {
+          unsafe pwrite(raw, $0.baseAddress! + done, bytes.count - done, off_t(offset) + done)
+        }
+      }
+    }
+  }
+
+  package func truncate(to size: Int64) throws(SystemError) {
+    let raw = raw
+    _ = try retrying("set the size of a file") { ftruncate(raw, off_t(size)) }
+  }
+
+  /// Exactly these permissions, whatever the umask is.
+  package func setPermissions(_ mode: UInt32) throws(SystemError) {
+    let raw = raw
+    _ = try retrying("change permissions") { fchmod(raw, mode) }
+  }
+
+  package func synchronize() throws(SystemError) {
+    let raw = raw
+    _ = try retrying("sync") { fsync(raw) }
+  }
+
+  /// false: somebody else holds the lock.
+  package func tryLock() throws(SystemError) -> Bool {
+    while true {
+      if flock(raw, LOCK_EX | LOCK_NB) == 0 { return true }
+      let cause = errno
+      if cause == EWOULDBLOCK { return false }
+      if cause != EINTR { throw SystemError("lock", errno: cause) }
+    }
+  }
+
+  package func setNonBlocking() throws(SystemError) {
+    let raw = raw
+    let flags = try retrying("read a descriptor's flags") { fcntl(raw, F_GETFL) }
+    _ = try retrying("set a descriptor's flags") { fcntl(raw, F_SETFL, flags | O_NONBLOCK) }
+  }
+}
+
+/// Calls on paths.
+package enum Files {
+  package static func status(_ path: String, follow: Bool = true) throws(SystemError) -> FileStatus
+  {
+    var result = stat()
+    _ = try retrying("look at", path) {
+      unsafe follow ? stat(path, &result) : lstat(path, &result)
+    }
+    return FileStatus(result)
+  }
+
+  package static func exists(_ path: String) -> Bool { unsafe access(path, F_OK) == 0 }
+
+  /// At most `limit` bytes.
+  package static func read(_ path: String, limit: Int) throws(SystemError) -> [UInt8] {
+    let file = try FileDescriptor.open(path, O_RDONLY)
+    do { return try file.readToEnd(limit: limit) } catch {
+      throw SystemError("read", path, errno: error.errno)
+    }
+  }
+
+  package static func readText(_ path: String, limit: Int) throws(SystemError) -> String {
+    String(decoding: try read(path, limit: limit), as: UTF8.self)
+  }
+
+  /// Replaces `path` in one step: readers see the old bytes or the new ones. With `durable` also
+  /// after a power loss.
+  package static func replace(
+    _ path: String, with bytes: [UInt8], mode: UInt32 = 0o600, durable: Bool = false
+  ) throws(SystemError) {
+    let draft = path + ".new"
+    do {
+      let file = try FileDescriptor.open(
+        draft, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW, mode: mode)
+      try file.writeAll(bytes)
+      if durable { try file.synchronize() }
+    } catch {
+      throw SystemError("write", path, errno: error.errno)
+    }
+    try rename(draft, to: path)
+  }
+
+  package static func rename(_ from: String, to: String) throws(SystemError) {
+    _ = try retrying("rename", from) { unsafe Glibc.rename(from, to) }
+  }
+
+  package static func makeDirectory(_ path: String, mode: UInt32 = 0o700) throws(SystemError) {
+    _ = try retrying("create the folder", path) { unsafe mkdir(path, mode) }
+  }
+
+  /// Like `mkdir -p`: those that are missing get `mode`.
+  package static func makeDirectories(_ path: String, mode: UInt32 = 0o700) throws(SystemError) {
+    if let found = try? status(path) {
+      if found.isDirectory { return }
+      throw SystemError("create the folder", path, errno: ENOTDIR)
+    }
+    if let slash = path.lastIndex(of: "/"), slash != path.startIndex {
+      try makeDirectories(String(path[..<slash]), mode: mode)
+    }
+    do { try makeDirectory(path, mode: mode) } catch {
+      if error.errno != EEXIST { throw error }
+    }
+  }
+
+  package static func setPermissions(_ path: String, _ mode: UInt32) throws(SystemError) {
+    _ = try retrying("change permissions of", path) { unsafe chmod(path, mode) }
+  }
+
+  package static func remove(_ path: String) { _ = unsafe unlink(path) }
+
+  package static func removeDirectory(_ path: String) throws(SystemError) {
+    _ = try retrying("remove the folder", path) { unsafe rmdir(path) }
+  }
+
+  /// Names in a folder, without `.` and `..`, sorted; at most `limit`.
+  package static func list(_ path: String, limit: Int = 65_536) throws(SystemError) -> [String] {
+    guard let folder = unsafe opendir(path) else {
+      throw SystemError("read the folder", path, errno: errno)
+    }
+    defer { _ = unsafe closedir(folder) }
+    var names: [String] = []
+    while names.count < limit, let entry = unsafe readdir(folder) {
+      let name = unsafe withUnsafePointer(to: &entry.pointee.d_name) {
+        unsafe $0.withMemoryRebound(to: CChar.self, capacity: 256) { unsafe String(cString: $0) }
+      }
+      if name != "." && name != ".." { names.append(name) }
+    }
+    return names.sorted()
+  }
+
+  /// A folder of plain files and everything in it, one level deep: what guardian itself makes.
+  package static func removeShallow(_ path: String) {
+    for name in (try? list(path)) ?? [] { remove(path + "/" + name) }
+    _ = unsafe rmdir(path)
+  }
+
+  package static func readLink(_ path: String) throws(SystemError) -> String {
+    var buffer = [UInt8](repeating: 0, count: 4096)
+    let count = try retrying("read the link", path) {
+      unsafe buffer.withUnsafeMutableBytes {
+        unsafe readlink(path, $0.baseAddress!.assumingMemoryBound(to: CChar.self), $0.count)
+      }
+    }
+    return String(decoding: buffer[..<count], as: UTF8.self)
+  }
+
+  package static func isExecutable(_ path: String) -> Bool {
+    unsafe faccessat(AT_FDCWD, path, X_OK, AT_EACCESS) == 0
+  }
+
+  package static func makeFIFO(_ path: String, mode: UInt32) throws(SystemError) {
+    _ = try retrying("create the FIFO", path) { unsafe mkfifo(path, mode) }
+  }
+
+  package static func currentDirectory() -> String {
+    guard let path = unsafe getcwd(nil, 0) else { return "/" }
+    defer { unsafe free(path) }
+    return unsafe String(cString: path)
+  }
+}

@@ -1,0 +1,108 @@
+// Processes: waited for, pointed at by pidfd, looked at in /proc. Whatever /proc says in words
+// was written by the process itself and is read as hostile, bounded text.
+import CLinux
+import Glibc
+
+/// A child that ended, as waitid tells it.
+package struct WaitResult: Hashable, Sendable {
+  package enum How: Hashable, Sendable {
+    case exited(Int32)
+    case signaled(Int32, coreDumped: Bool)
+  }
+  package let pid: Int32
+  package let how: How
+
+  init?(_ raw: guardian_wait) {
+    if raw.pid == 0 { return nil }
+    pid = raw.pid
+    switch raw.code {
+    case Int32(CLD_EXITED): how = .exited(raw.status)
+    case Int32(CLD_DUMPED): how = .signaled(raw.status, coreDumped: true)
+    default: how = .signaled(raw.status, coreDumped: false)
+    }
+  }
+}
+
+package enum Processes {
+  /// One child that ended and was not taken yet; it stays.
+  package static func lookForEnded() -> WaitResult? {
+    var result = guardian_wait()
+    guard unsafe guardian_wait_look(&result) == 0 else { return nil }
+    return WaitResult(result)
+  }
+
+  /// Takes this child if it has ended.
+  package static func take(_ pid: Int32) -> WaitResult? {
+    var result = guardian_wait()
+    guard unsafe guardian_wait_take(pid, &result) == 0 else { return nil }
+    return WaitResult(result)
+  }
+
+  package static func open(_ pid: Int32) throws(SystemError) -> FileDescriptor {
+    FileDescriptor(
+      owning: try retrying("watch process", String(pid)) { guardian_pidfd_open(pid) })
+  }
+
+  package static func signal(_ pidfd: borrowing FileDescriptor, _ signal: Int32) throws(SystemError)
+  {
+    let raw = pidfd.raw
+    _ = try retrying("signal a process") { guardian_pidfd_send_signal(raw, signal) }
+  }
+
+  /// How a process ended that is not our child; nil: not ended, or this kernel cannot say.
+  package static func exitStatus(_ pidfd: borrowing FileDescriptor) -> WaitResult.How? {
+    var status: Int32 = 0
+    guard unsafe guardian_pidfd_exit_status(pidfd.raw, &status) == 0 else { return nil }
+    let signal = status & 0x7f
+    if signal == 0 { return .exited((status >> 8) & 0xff) }
+    return .signaled(signal, coreDumped: status & 0x80 != 0)
+  }
+
+  /// Fields of /proc/PID/stat behind the name, from the process's state on.
+  private static func statFields(_ pid: Int32) -> [Substring]? {
+    guard let bytes = try? Files.read("/proc/\(pid)/stat", limit: 2048),
+      // The name may hold anything, parentheses and line ends too: the last one ends it.
+      let end = bytes.lastIndex(of: UInt8(ascii: ")"))
+    else { return nil }
+    return String(decoding: bytes[(end + 1)...], as: UTF8.self).split(separator: " ")
+  }
+
+  package static func parent(of pid: Int32) -> Int32? {
+    guard let fields = statFields(pid), fields.count > 1 else { return nil }
+    return Int32(fields[1])
+  }
+
+  /// Clock ticks since boot: with the pid it names a process for good.
+  package static func startTime(of pid: Int32) -> UInt64? {
+    guard let fields = statFields(pid), fields.count > 19 else { return nil }
+    return UInt64(fields[19])
+  }
+
+  package static func processGroup(of pid: Int32) -> Int32? {
+    guard let fields = statFields(pid), fields.count > 2 else { return nil }
+    return Int32(fields[2])
+  }
+
+  package static func state(of pid: Int32) -> Character? { statFields(pid)?.first?.first }
+
+  /// The process's own name for itself, made printable.
+  package static func name(of pid: Int32) -> String? {
+    guard let bytes = try? Files.read("/proc/\(pid)/comm", limit: 64) else { return nil }
+    let text = String(decoding: bytes.prefix { $0 != 10 }, as: UTF8.self)
+    return String(
+      String.UnicodeScalarView(
+        text.unicodeScalars.map { $0.value < 32 || $0.value == 127 ? "?" : $0 }))
+  }
+
+  /// Whether `pid` stands below `ancestor`, by at most `limit` steps.
+  package static func isDescendant(_ pid: Int32, of ancestor: Int32, limit: Int = 64) -> Bool {
+    var current = pid
+    for _ in 0..<limit {
+      guard let above = parent(of: current) else { return false }
+      if above == ancestor { return true }
+      if above <= 1 { return false }
+      current = above
+    }
+    return false
+  }
+}
