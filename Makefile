@@ -14,7 +14,7 @@ SWIFT := swift
 SWIFT_FLAGS := --package-path $(ROOT) -c release
 CC := gcc
 CXX := g++
-VERSION := $(shell cat $(ROOT)/Sources/Settings/VERSION 2>/dev/null || echo 0)
+VERSION := $(shell sed -n 's/.*guardianVersion = "\(.*\)"/\1/p' $(ROOT)/Sources/Settings/Version.swift)
 
 # What the build needs, and what only the tests and benchmarks need.
 BUILD_PACKAGES := build-essential pkg-config libsystemd-dev libdw-dev libelf-dev libseccomp-dev \

@@ -6,13 +6,23 @@
 #define _GNU_SOURCE 1
 #endif
 #include <argp.h>
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/random.h>
 #include <sys/types.h>
 #include <unistd.h>
 
 #include "message.h"
 #include "process.h"
+
+/* open(2) without a mode: a variadic call. */
+int guardian_open(const char *path, int flags);
+/* SIGRTMIN: glibc keeps some for itself, so it is a call. */
+int guardian_sigrtmin(void);
+
 #endif

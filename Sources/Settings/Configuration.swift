@@ -1,0 +1,204 @@
+// Every option's value after all sources were merged. Supervision takes this and nothing else; it
+// never learns where a value came from.
+import Policy
+
+/// A variable of the program's environment.
+package struct EnvironmentVariable: Hashable, Sendable {
+  package let name: String
+  package let value: String
+  package init(name: String, value: String) {
+    self.name = name
+    self.value = value
+  }
+}
+
+/// What else counts as a clean ending besides exit code 0.
+package enum SuccessStatus: Hashable, Sendable {
+  case code(Int32)
+  case signal(Signal)
+}
+
+/// When guardian restarts a program that ended of its own (systemd.service(5), `Restart=`).
+package enum RestartCondition: String, CaseIterable, Hashable, Sendable {
+  case no
+  case onSuccess = "on-success"
+  case onFailure = "on-failure"
+  case onAbnormal = "on-abnormal"
+  case onAbort = "on-abort"
+  case onWatchdog = "on-watchdog"
+  case always
+}
+
+/// Whom a stop signals and kills.
+package enum KillMode: String, CaseIterable, Hashable, Sendable {
+  /// Every descendant, wherever it went.
+  case tree
+  /// The program's process group.
+  case group
+  /// The main process alone.
+  case process
+}
+
+/// What happens to the program when guardian itself is killed.
+package enum OnGuardianDeath: String, CaseIterable, Hashable, Sendable {
+  case kill
+  case keep
+}
+
+/// When the program counts as ready.
+package enum Readiness: Hashable, Sendable {
+  /// As soon as exec succeeded.
+  case exec
+  /// When it says READY=1 on its NOTIFY_SOCKET.
+  case notify
+  /// When it writes a line to this descriptor.
+  case descriptor(Int32)
+}
+
+/// Where the program's standard input comes from.
+package enum InputSource: String, CaseIterable, Hashable, Sendable {
+  case inherit
+  case null
+}
+
+/// Where the program's standard output or error goes.
+package enum OutputTarget: Hashable, Sendable {
+  case inherit
+  case null
+  case journal
+  case file(String)
+}
+
+/// A resource limit, setrlimit(2). nil: infinity.
+package struct ResourceLimit: Hashable, Sendable {
+  /// As in `prlimit`, lower case: "nofile", "core", …
+  package let name: String
+  package let soft: UInt64?
+  package let hard: UInt64?
+}
+
+/// How much guardian says of its own doings on standard error.
+package enum Verbosity: Hashable, Sendable, Comparable {
+  /// Errors only.
+  case quiet
+  /// Endings, verdicts and what was lost.
+  case normal
+  /// Every step.
+  case verbose
+}
+
+package struct Configuration: Hashable, Sendable {
+  // Which program.
+
+  /// From --name, else from the file, else derived from the command. Always valid
+  /// (`ProgramName.isValid`).
+  package internal(set) var name = ""
+  /// false: derived from the command; when it is taken, a number may be put behind it.
+  package internal(set) var nameIsGiven = false
+  package var command: [String] = []
+  /// Where in guardian's own argument vector the command starts; nil: it came from the file.
+  /// Arguments need not be UTF-8: exec from the original vector, and show `command`.
+  package var commandStart: Int?
+  /// Absolute path; nil: none was given.
+  package var configurationFile: String?
+  /// Only look whether the configuration is right; start nothing.
+  package var check = false
+
+  // Restart policy.
+
+  package var restart = RestartCondition.onFailure
+  /// nil: no cap.
+  package var maxCrashes: Int? = 10
+  /// nil: the whole life of guardian.
+  package var crashWindow: Duration? = .seconds(600)
+  package var restartDelay = Duration.milliseconds(100)
+  package var restartBackoff = 2.0
+  package var restartDelayMax = Duration.seconds(30)
+  package var stableAfter = Duration.seconds(10)
+  /// 0: off.
+  package var maxIdentical = 0
+  package var successExitStatus: [SuccessStatus] = []
+  package var exitAsSignal = false
+  /// A command line for /bin/sh.
+  package var onGiveUp: String?
+
+  // Start.
+
+  package var workingDirectory: String?
+  /// Added to guardian's own environment, in order, names unique.
+  package var environment: [EnvironmentVariable] = []
+  package var environmentFiles: [String] = []
+  package var user: String?
+  package var group: String?
+  package var umask: UInt32?
+  package var nice: Int?
+  package var oomScoreAdjust: Int?
+  package var limits: [ResourceLimit] = []
+  package var standardInput = InputSource.inherit
+  package var standardOutput = OutputTarget.inherit
+  package var standardError = OutputTarget.inherit
+  package var listen: [String] = []
+
+  // Readiness and health.
+
+  package var ready = Readiness.exec
+  /// nil: infinity.
+  package var startTimeout: Duration?
+  /// nil: no watchdog.
+  package var watchdog: Duration?
+
+  // Stop.
+
+  package var stopSignal = Signal(rawValue: 15)
+  /// nil: infinity.
+  package var stopTimeout: Duration? = .seconds(8)
+  package var killMode = KillMode.tree
+  package var onGuardianDeath = OnGuardianDeath.kill
+
+  // Reports.
+
+  package var captureTimeout = Duration.seconds(2)
+  /// nil: infinity.
+  package var reportTimeout: Duration? = .seconds(30)
+  package var handler = true
+  /// nil: all.
+  package var reportsKeep: Int? = 100
+  /// nil: no limit.
+  package var reportsBytes: UInt64? = 256 << 20
+  /// Further names whose values are secret, besides the built-in ones.
+  package var redact: [String] = []
+
+  // Places.
+
+  /// As given with --state-directory, made absolute; nil: the default of `places`.
+  package var givenStateDirectory: String?
+  /// As given with --runtime-directory, made absolute; nil: the default of `places`.
+  package var givenRuntimeDirectory: String?
+  package internal(set) var places = Places(state: "", runtime: "")
+
+  /// The tables [[deliver]] of the file, unread: whoever delivers reads them.
+  package internal(set) var deliveries: [TomlTable] = []
+
+  package var quiet = false
+  package var verbose = false
+
+  package init() {}
+
+  /// The folder of reports and of the state file; absolute.
+  package var stateDirectory: String { givenStateDirectory ?? places.state + "/" + name }
+  /// The folder of channels, sockets and locks; absolute.
+  package var runtimeDirectory: String { givenRuntimeDirectory ?? places.runtime + "/" + name }
+  package var verbosity: Verbosity { quiet ? .quiet : verbose ? .verbose : .normal }
+
+  /// Another name for a derived one that is taken: "api" becomes "api-2".
+  package mutating func number(_ number: Int) {
+    precondition(!nameIsGiven, "a given name is kept or refused")
+    name = ProgramName.numbered(name, number)
+  }
+
+  /// What --check says when all is well.
+  var summary: String {
+    let shown = command.map { quoted($0, limit: 200) }.joined(separator: " ")
+    return "guardian: the configuration of '\(name)' is right; it would start \(shown)\n"
+  }
+}

@@ -1,0 +1,251 @@
+// The configuration file and its drop-ins as layers of option values.
+import CLinux
+import Glibc
+
+enum ConfigurationFile {
+  /// A configuration is written by people; more is the wrong file.
+  static let sizeLimit = 1 << 20
+  /// A folder with more drop-ins is the wrong folder.
+  static let dropInLimit = 1000
+
+  /// FILE, then FILE.d/*.toml in the order of their names.
+  static func layers(_ path: String, _ options: [Option]) throws(SettingsError) -> [Layer] {
+    var layers = [try layer(path, options)]
+    for file in try dropIns(path + ".d") { layers.append(try layer(file, options)) }
+    return layers
+  }
+
+  // MARK: Reading
+
+  private static func layer(_ path: String, _ options: [Option]) throws(SettingsError) -> Layer {
+    let table: TomlTable
+    let bytes = try read(path)
+    do throws(TomlError) {
+      table = try TomlTable(text: bytes)
+    } catch {
+      throw SettingsError(
+        .file(path, line: error.position?.line ?? 0, column: error.position?.column ?? 0),
+        "it is not valid TOML: " + oneLine(error.text))
+    }
+    return try layer(table, path, options)
+  }
+
+  private static func read(_ path: String) throws(SettingsError) -> [UInt8] {
+    func failure(_ cause: String) -> SettingsError {
+      SettingsError(
+        .file(path, line: 0, column: 0), "cannot read the configuration file: " + cause)
+    }
+    func failure(_ number: Int32) -> SettingsError {
+      failure(unsafe String(cString: strerror(number)))
+    }
+    let descriptor = unsafe guardian_open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY)
+    guard descriptor >= 0 else { throw failure(errno) }
+    defer { close(descriptor) }
+    var bytes: [UInt8] = []
+    while true {
+      // One byte more than allowed tells a file of the limit from a longer one.
+      let room = min(sizeLimit + 1 - bytes.count, 65536)
+      var count = 0
+      let chunk = unsafe [UInt8](unsafeUninitializedCapacity: room) { buffer, filled in
+        count = unsafe CLinux.read(descriptor, buffer.baseAddress, room)
+        filled = max(count, 0)
+      }
+      if count < 0 {
+        if errno == EINTR { continue }
+        throw failure(errno)
+      }
+      if count == 0 { break }
+      bytes += chunk
+      if bytes.count > sizeLimit { throw failure("it is larger than \(sizeLimit >> 20) MiB") }
+    }
+    return bytes
+  }
+
+  private static func dropIns(_ folder: String) throws(SettingsError) -> [String] {
+    func failure(_ cause: String) -> SettingsError {
+      SettingsError(.file(folder, line: 0, column: 0), "cannot read the folder: " + cause)
+    }
+    guard let stream = unsafe opendir(folder) else {
+      if errno == ENOENT { return [] }
+      throw failure(unsafe String(cString: strerror(errno)))
+    }
+    defer { unsafe closedir(stream) }
+    var names: [String] = []
+    while let entry = unsafe readdir(stream) {
+      let name = unsafe withUnsafeBytes(of: &entry.pointee.d_name) { bytes in
+        unsafe String(decoding: bytes.prefix { $0 != 0 }, as: UTF8.self)
+      }
+      // Hidden files are what editors leave behind.
+      guard name.hasSuffix(".toml"), !name.hasPrefix(".") else { continue }
+      names.append(name)
+      guard names.count <= dropInLimit else { throw failure("it holds over \(dropInLimit) files") }
+    }
+    return names.sorted { Array($0.utf8).lexicographicallyPrecedes(Array($1.utf8)) }
+      .map { folder + "/" + $0 }
+  }
+
+  private static func oneLine(_ text: String) -> String {
+    String(quoted(text, limit: 256).dropFirst().dropLast())
+  }
+
+  // MARK: Keys
+
+  static func layer(
+    _ table: TomlTable, _ path: String, _ options: [Option]
+  ) throws(SettingsError) -> Layer {
+    var layer = Layer()
+    func place(_ position: TomlPosition) -> SettingsError.Place {
+      .file(path, line: position.line, column: position.column)
+    }
+    for entry in table.entries {
+      if entry.key == "command" {
+        layer.command = try command(entry, place)
+        layer.commandPlace = place(entry.keyPosition)
+        continue
+      }
+      if entry.key == "deliver" {
+        layer.deliveries = try deliveries(entry, place)
+        continue
+      }
+      guard
+        let option = options.first(where: {
+          $0.name == entry.key && $0.sources.contains(.file)
+        })
+      else { throw SettingsError(place(entry.keyPosition), unknown(entry, options)) }
+      layer.entries[option.name] = try texts(option, entry, place)
+    }
+    return layer
+  }
+
+  private static func unknown(_ entry: TomlTable.Entry, _ options: [Option]) -> String {
+    if options.contains(where: { $0.name == entry.key }) {
+      return "key \(quoted(entry.key)) cannot stand in a file"
+    }
+    let keys = options.filter { $0.sources.contains(.file) }.map(\.name) + ["command", "deliver"]
+    let kind: String
+    if case .table = entry.element.value { kind = "table" } else { kind = "key" }
+    return "unknown \(kind) \(quoted(entry.key))" + suggestion(for: entry.key, among: keys)
+  }
+
+  private static func command(
+    _ entry: TomlTable.Entry, _ place: (TomlPosition) -> SettingsError.Place
+  ) throws(SettingsError) -> [String] {
+    guard case .array(let elements) = entry.element.value else {
+      throw SettingsError(
+        place(entry.element.position),
+        "key 'command': it must be an array of strings, not \(entry.element.value.name)")
+    }
+    guard !elements.isEmpty else {
+      throw SettingsError(place(entry.element.position), "key 'command': the array is empty")
+    }
+    var words: [String] = []
+    for element in elements {
+      guard case .string(let word) = element.value else {
+        throw SettingsError(
+          place(element.position),
+          "key 'command': it must be an array of strings, and this is \(element.value.name)")
+      }
+      guard !word.utf8.contains(0) else {
+        throw SettingsError(place(element.position), "key 'command': the word holds a NUL byte")
+      }
+      words.append(word)
+    }
+    return words
+  }
+
+  /// Kept as they are: who delivers reads them.
+  private static func deliveries(
+    _ entry: TomlTable.Entry, _ place: (TomlPosition) -> SettingsError.Place
+  ) throws(SettingsError) -> [TomlTable] {
+    let wrong = "key 'deliver': it must be an array of tables: [[deliver]]"
+    guard case .array(let elements) = entry.element.value else {
+      throw SettingsError(place(entry.element.position), wrong)
+    }
+    var tables: [TomlTable] = []
+    for element in elements {
+      guard case .table(let table) = element.value else {
+        throw SettingsError(place(element.position), wrong)
+      }
+      tables.append(table)
+    }
+    return tables
+  }
+
+  private static func texts(
+    _ option: Option, _ entry: TomlTable.Entry, _ place: (TomlPosition) -> SettingsError.Place
+  ) throws(SettingsError) -> [(String, SettingsError.Place)] {
+    func text(_ element: TomlElement, in name: String) throws(SettingsError) -> String {
+      guard let type = element.value.type, option.toml.contains(type) else {
+        throw SettingsError(
+          place(element.position),
+          "key '\(name)': it must be \(option.expected), not \(element.value.name)")
+      }
+      return element.value.text
+    }
+    switch entry.element.value {
+    case .table(let table) where option.isTable:
+      var texts: [(String, SettingsError.Place)] = []
+      for variable in table.entries {
+        let value = try text(variable.element, in: option.name + "." + variable.key)
+        guard !variable.key.isEmpty, !variable.key.contains("=") else {
+          throw SettingsError(
+            place(variable.keyPosition),
+            "key '\(option.name)': \(quoted(variable.key)) is not a variable's name")
+        }
+        texts.append((variable.key + "=" + value, place(variable.keyPosition)))
+      }
+      return texts
+    case .array(let elements) where option.isList && !option.isTable:
+      var texts: [(String, SettingsError.Place)] = []
+      for element in elements {
+        texts.append((try text(element, in: option.name), place(element.position)))
+      }
+      return texts
+    default:
+      if option.isTable || option.isList {
+        let shape = option.isTable ? "a table of strings" : "an array"
+        throw SettingsError(
+          place(entry.element.position),
+          "key '\(option.name)': it must be \(shape), not \(entry.element.value.name)")
+      }
+      return [(try text(entry.element, in: option.name), place(entry.element.position))]
+    }
+  }
+}
+
+extension Option {
+  /// "a string or an integer"
+  fileprivate var expected: String {
+    toml.map {
+      switch $0 {
+      case .string: "a string"
+      case .integer: "an integer"
+      case .float: "a float"
+      case .boolean: "a boolean"
+      }
+    }.joined(separator: " or ")
+  }
+}
+
+extension TomlValue {
+  fileprivate var type: TomlType? {
+    switch self {
+    case .string: .string
+    case .integer: .integer
+    case .float: .float
+    case .boolean: .boolean
+    case .time, .array, .table: nil
+    }
+  }
+
+  /// As a flag would say it.
+  fileprivate var text: String {
+    switch self {
+    case .string(let text), .time(let text): text
+    case .integer(let number): String(number)
+    case .float(let number): number.description
+    case .boolean(let value): value ? "yes" : "no"
+    case .array, .table: ""
+    }
+  }
+}

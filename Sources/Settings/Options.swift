@@ -1,0 +1,207 @@
+// The one table of options. To add one: a field in Configuration, an entry here. To switch a
+// planned one on: take the word `.planned` away.
+import Policy
+
+extension Option {
+  /// What people see.
+  package static let available = all.filter { $0.status == .available }
+
+  /// In the order of the manual; grouped by section.
+  package static let all: [Option] = [
+    // MARK: General
+    .one(
+      "name", short: "n", .general, .programName, \.name,
+      defaultText: "the program's base name; for an interpreter, the script's",
+      help: "Name of the guarded program, for folders, messages and guardianctl",
+      details: """
+        Two guardians of one user cannot have the same name: if NAME is taken, guardian says by \
+        whom and starts nothing; a derived name gets a number instead.
+        """),
+    .one(
+      "config", short: "c", .general, Kind<String>.file.optional, \.configurationFile,
+      sources: [.flag, .variable], defaultText: "none",
+      help: "Read options from the TOML file FILE",
+      details: """
+        The files FILE.d/*.toml are read after it, in the order of their names. Flags and \
+        variables go over what files say.
+        """),
+    .yes(
+      "check", .general, \.check, sources: .flag,
+      help: "Check the options and files, say whether they are right, and start nothing"),
+    .yes("quiet", short: "q", .general, \.quiet, help: "Print errors only"),
+    .yes("verbose", short: "v", .general, \.verbose, help: "Say each step on standard error"),
+
+    // MARK: Restart policy
+    .one(
+      "restart", short: "r", .restart, .choice, \.restart,
+      help: "After which endings the program is started again",
+      details: """
+        on-success: after a clean ending. on-failure: after any other. on-abnormal: after a \
+        signal, a timeout or a missed watchdog. on-abort: after a signal. on-watchdog: after a \
+        missed watchdog. Clean are exit code 0, the signals HUP, INT and TERM, and what \
+        success-exit-status adds. A stop that was asked for is never a failure.
+        """),
+    .one(
+      "max-crashes", short: "m", .restart,
+      Kind<Int>.integer(0...1_000_000).or("infinity", " for no cap"), \.maxCrashes,
+      help: "Give up after more than N failures within the crash window",
+      details: "N gives at most N restarts in any window; 0 gives one life."),
+    .one(
+      "crash-window", short: "w", .restart,
+      Kind<Duration>.time(.seconds(1), Kind<Duration>.longest)
+        .or("infinity", " for the whole life of guardian"), \.crashWindow,
+      help: "The sliding time within which failures are counted"),
+    .one(
+      "restart-delay", .restart, Kind<Duration>.time, \.restartDelay,
+      help: "Delay before the second restart in a row; the first comes at once"),
+    .one(
+      "restart-backoff", .restart, Kind<Double>.factor(1...100), \.restartBackoff,
+      help: "By what the delay is multiplied for each further restart in a row"),
+    .one(
+      "restart-delay-max", .restart, Kind<Duration>.time, \.restartDelayMax,
+      help: "The longest delay between two lives"),
+    .one(
+      "stable-after", .restart, Kind<Duration>.time, \.stableAfter,
+      help: "A life of this length ends a row of restarts: the next delay is 0 again"),
+    .one(
+      "max-identical", .restart, Kind<Int>.integer(0...1_000_000), \.maxIdentical,
+      help: "Give up after N crashes of the same cause in a row, each before stable-after; 0: off"),
+    .list(
+      "success-exit-status", .restart, .status, \.successExitStatus, defaultText: "none",
+      help: "Count this exit code or signal as a clean ending, besides 0, HUP, INT and TERM"),
+    .yes(
+      "exit-as-signal", .restart, \.exitAsSignal,
+      help: "When the program died of a signal, guardian dies of the same one",
+      details: "Else guardian leaves with 128 plus the number of the signal."),
+    .one(
+      "on-give-up", .restart, Kind<String>.text("COMMAND", "a command line for /bin/sh").optional,
+      \.onGiveUp, defaultText: "none",
+      help: "Run this with /bin/sh when guardian gives up"),
+
+    // MARK: Start
+    .one(
+      "working-directory", short: "C", .start, Kind<String>.directory.optional, \.workingDirectory,
+      defaultText: "guardian's own", help: "Start the program in this folder"),
+    .variables(
+      "env", short: "e", .start, \.environment,
+      help: "Add a variable to the program's environment",
+      details: "In a file this is the table [env] with one key for each variable."),
+    .list(
+      "env-file", status: .planned, .start, .file, \.environmentFiles, defaultText: "none",
+      help: "Read variables for the program from FILE, a NAME=VALUE on each line"),
+    .one(
+      "user", short: "u", status: .planned, .start, Kind<String>.user.optional, \.user,
+      defaultText: "guardian's own", help: "Start the program as this user"),
+    .one(
+      "group", short: "g", status: .planned, .start, Kind<String>.group.optional, \.group,
+      defaultText: "the user's", help: "Start the program with this group"),
+    .one(
+      "umask", status: .planned, .start, Kind<UInt32>.umask.optional, \.umask,
+      defaultText: "guardian's own", help: "File mode creation mask of the program"),
+    .one(
+      "nice", status: .planned, .start, Kind<Int>.integer(-20...19).optional, \.nice,
+      defaultText: "guardian's own", help: "Scheduling priority of the program; 19 is the lowest"),
+    .one(
+      "oom-score-adjust", status: .planned, .start, Kind<Int>.integer(-1000...1000).optional,
+      \.oomScoreAdjust, defaultText: "guardian's own",
+      help: "How readily the kernel kills the program when memory is short; -1000: never"),
+    .list(
+      "limit", status: .planned, .start, .limit, \.limits, defaultText: "guardian's own",
+      help: "Resource limit of the program, named as in prlimit(1)"),
+    .one(
+      "stdin", status: .planned, .start, .choice, \.standardInput,
+      help: "Where the program's standard input comes from"),
+    .one(
+      "stdout", status: .planned, .start, .output, \.standardOutput,
+      help: "Where the program's standard output goes"),
+    .one(
+      "stderr", status: .planned, .start, .output, \.standardError,
+      help: "Where the program's standard error goes; its tail is kept for reports in any case"),
+    .list(
+      "listen", status: .planned, .start, .text("ADDRESS", "tcp:ADDR:PORT or unix:PATH"), \.listen,
+      defaultText: "none", help: "Open a listening socket and hand it to every life"),
+
+    // MARK: Readiness and health
+    .one(
+      "ready", .ready, .readiness, \.ready,
+      help: "When the program counts as ready",
+      details: """
+        exec: as soon as it was executed. notify: when it sends READY=1 to its NOTIFY_SOCKET \
+        (sd_notify(3)). systemd learns of it then.
+        """),
+    .one(
+      "start-timeout", status: .planned, .ready, Kind<Duration>.time.or("infinity", ""),
+      \.startTimeout,
+      help: "The longest time from start to readiness"),
+    .one(
+      "watchdog", status: .planned, .ready,
+      Kind<Duration>.time(.milliseconds(10), Kind<Duration>.longest).or("infinity", " for none"),
+      \.watchdog, help: "The longest time between two heartbeats of the program"),
+
+    // MARK: Stop
+    .one(
+      "stop-signal", short: "s", .stop, .signal, \.stopSignal,
+      help: "The signal that asks the program to stop; CONT follows it"),
+    .one(
+      "stop-timeout", short: "t", .stop, Kind<Duration>.time.or("infinity", " to wait for ever"),
+      \.stopTimeout,
+      help: "How long the program may take to stop before it is killed",
+      details: "The default is less than the 10 s that container runtimes give."),
+    .one(
+      "kill-mode", .stop, .choice, \.killMode,
+      help: "Whom a stop signals and kills",
+      details: """
+        tree: every descendant, also in sessions of its own. group: the program's process group. \
+        process: the main process alone.
+        """),
+    .one(
+      "on-guardian-death", .stop, .choice, \.onGuardianDeath,
+      help: "What happens to the program when guardian itself is killed",
+      details: """
+        The kernel forgets this for a program that changes its user by a set-user-ID or \
+        capability executable.
+        """),
+
+    // MARK: Reports
+    .one(
+      "capture-timeout", .reports, Kind<Duration>.time(.zero, .seconds(600)), \.captureTimeout,
+      help: "The longest time a dying program is held for a snapshot of its threads"),
+    .one(
+      "report-timeout", .reports, Kind<Duration>.time.or("infinity", ""), \.reportTimeout,
+      help: "The longest time guardian waits for unfinished reports before it leaves"),
+    .one(
+      "handler", .reports, .yesNo, \.handler,
+      help: "Preload the crash handler into the program",
+      details: """
+        Without it a report has the ending and the last lines of standard error, but no snapshot, \
+        no stack and no breadcrumbs.
+        """),
+    .one(
+      "reports-keep", .reports, Kind<Int>.integer(1...1_000_000).or("infinity", " for all"),
+      \.reportsKeep, help: "How many reports are kept",
+      details: "The first and the last of each cause are kept longest, the rest is counted."),
+    .one(
+      "reports-bytes", .reports, Kind<UInt64>.size.or("infinity", " for no limit"), \.reportsBytes,
+      help: "How much space reports may take"),
+    .list(
+      "redact", .reports, .text("PATTERN", "a name, in which * stands for any letters"), \.redact,
+      adds: true, defaultText: "none",
+      help: "Mask the values of variables and arguments of this name in reports",
+      details: """
+        Besides the names that look like passwords, tokens, keys or DSNs. Upper and lower case \
+        are the same. All sources add to the list.
+        """),
+
+    // MARK: Places
+    .one(
+      "state-directory", .places, Kind<String>.directory.optional, \.givenStateDirectory,
+      defaultText: "/var/lib/guardian/NAME; without root ~/.local/state/guardian/NAME",
+      help: "Where reports and counts are kept",
+      details: "XDG_STATE_HOME is obeyed."),
+    .one(
+      "runtime-directory", .places, Kind<String>.directory.optional, \.givenRuntimeDirectory,
+      defaultText: "/run/guardian/NAME; without root $XDG_RUNTIME_DIR/guardian/NAME",
+      help: "Where sockets and shared memory lie while guardian runs",
+      details: "Without XDG_RUNTIME_DIR: a private folder under TMPDIR or /tmp."),
+  ]
+}

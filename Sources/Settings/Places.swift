@@ -1,0 +1,40 @@
+// Where state and runtime folders lie when nobody says so: pure functions of user and environment.
+
+/// The folders that hold one folder for each guarded program.
+package struct Places: Hashable, Sendable {
+  /// Survives a reboot.
+  package let state: String
+  /// Gone after a reboot.
+  package let runtime: String
+
+  package init(state: String, runtime: String) {
+    self.state = state
+    self.runtime = runtime
+  }
+
+  /// - Parameter uid: the effective user.
+  /// - Parameter environment: guardian's own. A relative path in an XDG variable is invalid and is
+  ///   ignored (XDG Base Directory Specification).
+  package init(uid: UInt32, environment: [String: String]) {
+    func absolute(_ variable: String) -> String? {
+      guard var path = environment[variable], path.hasPrefix("/") else { return nil }
+      while path.count > 1, path.hasSuffix("/") { path.removeLast() }
+      return path == "/" ? "" : path
+    }
+    if uid == 0 {
+      self.init(state: "/var/lib/guardian", runtime: "/run/guardian")
+      return
+    }
+    // Whoever uses this folder must check that it is ours and closed to others: anybody may
+    // create a folder of that name under /tmp first.
+    let temporary = (absolute("TMPDIR") ?? "/tmp") + "/guardian-\(uid)"
+    let state =
+      absolute("XDG_STATE_HOME").map { $0 + "/guardian" }
+      ?? absolute("HOME").map { $0 + "/.local/state/guardian" }
+      ?? temporary + "/state"
+    let runtime =
+      absolute("XDG_RUNTIME_DIR").map { $0 + "/guardian" }
+      ?? temporary + "/run"
+    self.init(state: state, runtime: runtime)
+  }
+}
