@@ -59,6 +59,47 @@ package enum Symbolicator {
     threadNames: [Int32: String] = [:], crashed: Bool = true, addresses: [UInt64] = [],
     limits: SymbolicationLimits = SymbolicationLimits()
   ) throws(SymbolicationError) -> Snapshot {
-    Snapshot()
+    let deadline = Deadline(milliseconds: limits.milliseconds)
+    let core = try CoreFile(descriptor: core.raw)
+    let map = ModuleMap(core: core, replaced: replaced, executable: executable, limits: limits)
+    let session = try Session(core: core, modules: map.modules)
+    let unwinder = Unwinder(session: session, limits: limits, deadline: deadline)
+
+    var snapshot = Snapshot()
+    snapshot.defects = core.defects + map.defects + session.defects
+    var stacks: [(CoreFile.ThreadState, Unwinder.Stack)] = []
+    for thread in core.threads.prefix(limits.threads) where !deadline.passed {
+      stacks.append((thread, unwinder.stack(thread)))
+    }
+    if stacks.count < core.threads.count {
+      snapshot.defects.append(
+        "\(core.threads.count - stacks.count) of \(core.threads.count) threads were not unwound")
+    }
+
+    var namer = FrameNamer(session: session, deadline: deadline)
+    for (index, (thread, stack)) in stacks.enumerated() {
+      var facts = ThreadFacts(
+        id: thread.id, crashed: crashed && index == 0, frames: namer.frames(stack.frames))
+      facts.name = threadNames[thread.id]
+      facts.registers = Dictionary(
+        uniqueKeysWithValues: zip(core.machine.registers, thread.values).map {
+          ($0.name, hexadecimal($1))
+        })
+      snapshot.threads.append(facts)
+      snapshot.defects += stack.defects.map { "thread \(thread.id): \($0)" }
+    }
+    var given = FrameCollector(limit: limits.framesPerThread)
+    for address in addresses { given.append(pc: address, isReturnAddress: true, trust: .cfi) }
+    snapshot.resolved = namer.frames(given.frames)
+    snapshot.modules = session.modules.map { $0.mapped }.map {
+      Module(
+        path: HostileText.shown($0.path), buildID: $0.buildID.map(hexadecimal),
+        base: hexadecimal($0.start), end: hexadecimal($0.end))
+    }
+    if deadline.passed {
+      snapshot.defects.append(
+        "symbolication ran out of its \(limits.milliseconds) ms: some frames have no names")
+    }
+    return snapshot
   }
 }

@@ -1,0 +1,98 @@
+// From raw frames to the report's: module, function, file, line, and the inline frames in between.
+import Reports
+
+struct FrameNamer {
+  private let session: Session
+  private let deadline: Deadline
+  private var demangler = Demangler()
+  /// By the address that was looked up; threads wait in the same places.
+  private var known: [UInt64: [Named]] = [:]
+
+  private struct Named {
+    var function: String?
+    var rawFunction: String?
+    var start: UInt64?
+    var file: String?
+    var line: Int?
+    var column: Int?
+    var inlined: Bool
+  }
+
+  init(session: Session, deadline: Deadline) {
+    self.session = session
+    self.deadline = deadline
+  }
+
+  mutating func frames(_ raw: [RawFrame]) -> [Frame] {
+    var frames: [Frame] = []
+    // Inline frames have places of their own in the numbering.
+    var shift = 0
+    for frame in raw {
+      let module = session.module(frame.lookup)
+      let names = names(frame.lookup, module)
+      for (position, named) in names.enumerated() {
+        if position > 0 { shift += 1 }
+        var result = Frame(
+          index: frame.index + shift, address: hexadecimal(frame.pc), trust: frame.trust)
+        result.function = named.function
+        result.rawFunction = named.rawFunction
+        if let start = named.start, frame.pc >= start { result.offset = frame.pc - start }
+        if let mapped = module?.mapped {
+          let path = HostileText.shown(mapped.path)
+          result.modulePath = path
+          result.module = path.split(separator: "/").last.map(String.init) ?? path
+          result.moduleOffset = hexadecimal(frame.pc - mapped.start)
+          result.inApp = FrameNamer.isOwn(path)
+        } else {
+          result.inApp = false
+        }
+        result.file = named.file
+        result.line = named.line
+        result.column = named.column
+        result.inlined = named.inlined
+        frames.append(result)
+      }
+    }
+    return frames
+  }
+
+  private mutating func names(_ address: UInt64, _ module: LoadedModule?) -> [Named] {
+    if let seen = known[address] { return seen }
+    let nothing = Named(inlined: false)
+    guard let module, unsafe module.handle != nil, !deadline.passed else { return [nothing] }
+    let symbol = module.symbols.function(at: address)
+    var names = module.debug.scopes(at: address).map { scope in
+      Named(
+        function: scope.name.map { demangler.readable($0) },
+        rawFunction: scope.name.map { HostileText.shown($0) }, start: scope.start,
+        file: scope.position.file.map { HostileText.shown($0) }, line: scope.position.line,
+        column: scope.position.column,
+        inlined: scope.inlined)
+    }
+    if names.isEmpty { names = [nothing] }
+    let outermost = names.count - 1
+    if let symbol {
+      // The symbol's start counts: a function's cold part is a symbol of its own.
+      names[outermost].start = symbol.start
+      if names[outermost].function == nil {
+        names[outermost].function = demangler.readable(symbol.name)
+        names[outermost].rawFunction = HostileText.shown(symbol.name)
+      }
+    }
+    for inner in names.indices.dropLast() { names[inner].start = nil }
+    known[address] = names
+    return names
+  }
+
+  /// Not the system's: the program's own code, wherever it is installed outside of the system's
+  /// library folders.
+  private static func isOwn(_ path: String) -> Bool {
+    for folder in ["/lib/", "/lib64/", "/usr/lib/", "/usr/lib64/", "[vdso]"]
+    where path.hasPrefix(folder) {
+      return false
+    }
+    let base = path.split(separator: "/").last ?? ""
+    return !["libswift", "libstdc++.", "libgcc_s.", "libFoundation", "libguardian-handler."]
+      .contains { base.hasPrefix($0) }
+  }
+}

@@ -1,0 +1,264 @@
+// The one libdwfl session of a snapshot: tells it the modules, and lends it registers and memory
+// of the core. It unwinds from any register state it is given, not only from a thread's own:
+// that is how a frame without unwind information is stepped over.
+import CDwarf
+import Glibc
+
+/// Where unwinding starts or continues. Indexed by DWARF's register numbers; nil: not known.
+struct RegisterState {
+  var registers: [UInt64?]
+  var pc: UInt64
+
+  init(_ thread: CoreFile.ThreadState, _ machine: Machine) {
+    registers = Array(repeating: nil, count: machine.dwarfCount)
+    for (index, register) in machine.registers.enumerated() where register.dwarf >= 0 {
+      registers[register.dwarf] = thread.values[index]
+    }
+    pc = thread.values[machine.pcIndex]
+  }
+
+  /// After a step that knows no more than these.
+  init(pc: UInt64, sp: UInt64, fp: UInt64?, _ machine: Machine) {
+    registers = Array(repeating: nil, count: machine.dwarfCount)
+    registers[machine.stackPointer] = sp
+    registers[machine.framePointer] = fp
+    self.pc = pc
+  }
+}
+
+/// A module that libdwfl knows.
+@safe final class LoadedModule {
+  let mapped: MappedModule
+  let handle: OpaquePointer?
+  let index: Int
+  lazy var symbols = unsafe SymbolTable(module: handle, range: mapped.start..<mapped.end)
+  lazy var debug = unsafe DebugInfo(module: handle)
+
+  init(_ mapped: MappedModule, handle: OpaquePointer?, index: Int) {
+    self.mapped = mapped
+    unsafe self.handle = unsafe handle
+    self.index = index
+  }
+}
+
+/// Time, on the monotonic clock, after which no more is looked up.
+struct Deadline {
+  private let nanoseconds: UInt64
+
+  init(milliseconds: UInt64) { nanoseconds = Deadline.now() &+ milliseconds &* 1_000_000 }
+
+  var passed: Bool { Deadline.now() > nanoseconds }
+
+  private static func now() -> UInt64 {
+    var time = timespec()
+    unsafe clock_gettime(CLOCK_MONOTONIC, &time)
+    return UInt64(time.tv_sec) &* 1_000_000_000 &+ UInt64(time.tv_nsec)
+  }
+}
+
+@safe final class Session {
+  let core: CoreFile
+  private(set) var modules: [LoadedModule] = []
+  private(set) var defects: [String] = []
+  private var session: OpaquePointer?
+  private var elf: OpaquePointer?
+  private var attached = false
+  private let callbacks: UnsafeMutablePointer<Dwfl_Callbacks>
+  private let threadCallbacks: UnsafeMutablePointer<Dwfl_Thread_Callbacks>
+  /// ELF images put together from memory; libelf reads them where they lie.
+  private var images: [UnsafeMutableRawBufferPointer] = unsafe []
+  private var described: [UInt64: Bool] = [:]
+
+  // What the callbacks of the run in progress work on.
+  private var state: RegisterState?
+  private var visit: ((Step) -> Bool)?
+
+  /// One frame as libdwfl found it.
+  struct Step {
+    let pc: UInt64
+    /// The instruction at `pc` was about to run: a fault or a signal, not a call.
+    let interrupted: Bool
+    let sp: UInt64?
+    let fp: UInt64?
+  }
+
+  enum Outcome {
+    /// The unwind information says that this is the outermost frame.
+    case complete
+    /// `visit` said so.
+    case stopped
+    /// The next frame could not be found.
+    case failed
+  }
+
+  init(core: CoreFile, modules map: [MappedModule]) throws(SymbolicationError) {
+    self.core = core
+    unsafe callbacks = .allocate(capacity: 1)
+    unsafe threadCallbacks = .allocate(capacity: 1)
+    unsafe callbacks.initialize(
+      to: Dwfl_Callbacks(
+        find_elf: { _, userData, _, _, _, elf in
+          // Only modules without a file come here; their image was prepared.
+          unsafe elf?.pointee = userData?.pointee.map { OpaquePointer($0) }
+          unsafe userData?.pointee = nil
+          return -1
+        },
+        find_debuginfo: dwfl_standard_find_debuginfo, section_address: nil, debuginfo_path: nil))
+    unsafe threadCallbacks.initialize(to: Session.makeThreadCallbacks())
+    _ = elf_version(UInt32(EV_CURRENT))
+    guard let session = unsafe dwfl_begin(callbacks) else { throw .library(Session.cause()) }
+    unsafe self.session = unsafe session
+    unsafe report(map, session)
+    unsafe elf = unsafe elf_begin(core.file.descriptor, ELF_C_READ, nil)
+    let this = unsafe Unmanaged.passUnretained(self).toOpaque()
+    attached = unsafe dwfl_attach_state(
+      session, elf, max(core.process, 1), threadCallbacks, this)
+    if !attached { defects.append("stacks cannot be unwound: \(Session.cause())") }
+  }
+
+  deinit {
+    if let session = unsafe session { unsafe dwfl_end(session) }
+    if let elf = unsafe elf { _ = unsafe elf_end(elf) }
+    for unsafeimage in unsafe images { unsafe image.deallocate() }
+    unsafe callbacks.deallocate()
+    unsafe threadCallbacks.deallocate()
+  }
+
+  private static func cause() -> String {
+    unsafe dwfl_errmsg(-1).map { unsafe String(cString: $0) } ?? "unknown error"
+  }
+
+  private func report(_ map: [MappedModule], _ session: OpaquePointer) {
+    unsafe dwfl_report_begin(session)
+    for module in map {
+      var handle: OpaquePointer?
+      switch module.source {
+      case .file(let descriptor):
+        unsafe handle = unsafe dwfl_report_elf(
+          session, module.path, module.path, descriptor, module.bias, true)
+        if unsafe handle == nil {
+          defects.append("'\(module.path)': \(Session.cause())")
+          _ = close(descriptor)
+        }
+      case .image(let bytes):
+        let image = UnsafeMutableRawBufferPointer.allocate(byteCount: bytes.count, alignment: 16)
+        unsafe image.copyBytes(from: bytes)
+        unsafe images.append(image)
+        let elf = unsafe elf_memory(
+          image.baseAddress!.assumingMemoryBound(to: CChar.self), image.count)
+        unsafe handle = unsafe dwfl_report_module(
+          session, module.path, module.start, module.end)
+        var userData: UnsafeMutablePointer<UnsafeMutableRawPointer?>?
+        if let handle = unsafe handle, let elf = unsafe elf {
+          _ = unsafe dwfl_module_info(handle, &userData, nil, nil, nil, nil, nil, nil)
+          unsafe userData?.pointee = UnsafeMutableRawPointer(elf)
+        }
+      case .none: break
+      }
+      unsafe modules.append(LoadedModule(module, handle: handle, index: modules.count))
+    }
+    unsafe dwfl_report_end(session, nil, nil)
+  }
+
+  func module(_ address: UInt64) -> LoadedModule? {
+    let index = modules.firstSorted { $0.mapped.start > address } - 1
+    guard index >= 0, address < modules[index].mapped.end else { return nil }
+    return modules[index]
+  }
+
+  /// Is there unwind information for this instruction?
+  func isDescribed(_ address: UInt64) -> Bool {
+    if let known = described[address] { return known }
+    var found = false
+    if let handle = unsafe module(address)?.handle {
+      var bias: Dwarf_Addr = 0
+      if let table = unsafe dwfl_module_eh_cfi(handle, &bias) {
+        found = unsafe Session.covers(table, address &- bias)
+      }
+      if !found, let table = unsafe dwfl_module_dwarf_cfi(handle, &bias) {
+        found = unsafe Session.covers(table, address &- bias)
+      }
+    }
+    described[address] = found
+    return found
+  }
+
+  private static func covers(_ table: OpaquePointer, _ address: UInt64) -> Bool {
+    var frame: OpaquePointer?
+    guard unsafe dwarf_cfi_addrframe(table, address, &frame) == 0 else { return false }
+    unsafe free(UnsafeMutableRawPointer(frame))
+    return true
+  }
+
+  // MARK: Unwinding
+
+  /// Visits the frames from `state` on, the state's own first, until `visit` returns false.
+  func unwind(from state: RegisterState, visit: @escaping (Step) -> Bool) -> Outcome {
+    guard attached, let session = unsafe session else { return .failed }
+    self.state = state
+    self.visit = visit
+    defer { self.visit = nil }
+    let this = unsafe Unmanaged.passUnretained(self).toOpaque()
+    let result = unsafe dwfl_getthread_frames(
+      session, 1,
+      { frame, argument in
+        let session = unsafe Unmanaged<Session>.fromOpaque(argument!).takeUnretainedValue()
+        return unsafe session.step(frame!) ? Int32(DWARF_CB_OK) : Int32(DWARF_CB_ABORT)
+      }, this)
+    switch result {
+    case 0: return .complete
+    case Int32(DWARF_CB_ABORT): return .stopped
+    default: return .failed
+    }
+  }
+
+  private func step(_ frame: OpaquePointer) -> Bool {
+    var pc: Dwarf_Addr = 0
+    var interrupted = false
+    guard unsafe dwfl_frame_pc(frame, &pc, &interrupted), let visit else { return false }
+    var sp: Dwarf_Word = 0
+    var fp: Dwarf_Word = 0
+    let hasSP = unsafe dwfl_frame_reg(frame, UInt32(core.machine.stackPointer), &sp) == 0
+    let hasFP = unsafe dwfl_frame_reg(frame, UInt32(core.machine.framePointer), &fp) == 0
+    return visit(
+      Step(pc: pc, interrupted: interrupted, sp: hasSP ? sp : nil, fp: hasFP ? fp : nil))
+  }
+
+  private static func makeThreadCallbacks() -> Dwfl_Thread_Callbacks {
+    unsafe Dwfl_Thread_Callbacks(
+      next_thread: { _, argument, thread in
+        // One pretended thread: whatever state is being unwound.
+        if unsafe thread!.pointee != nil { return 0 }
+        unsafe thread!.pointee = argument
+        return 1
+      },
+      get_thread: { _, _, argument, thread in
+        unsafe thread!.pointee = argument
+        return true
+      },
+      memory_read: { _, address, result, argument in
+        let session = unsafe Unmanaged<Session>.fromOpaque(argument!).takeUnretainedValue()
+        guard let word = session.core.word(address) else { return false }
+        unsafe result!.pointee = word
+        return true
+      },
+      set_initial_registers: { thread, argument in
+        let session = unsafe Unmanaged<Session>.fromOpaque(argument!).takeUnretainedValue()
+        return unsafe session.lend(to: thread!)
+      },
+      detach: nil, thread_detach: nil)
+  }
+
+  private func lend(to thread: OpaquePointer) -> Bool {
+    guard var state else { return false }
+    if core.machine == .x86_64 { state.registers[16] = state.pc }
+    for (number, value) in state.registers.enumerated() {
+      guard var value else { continue }
+      guard unsafe dwfl_thread_state_registers(thread, Int32(number), 1, &value) else {
+        return false
+      }
+    }
+    if core.machine == .aarch64 { unsafe dwfl_thread_state_register_pc(thread, state.pc) }
+    return true
+  }
+}

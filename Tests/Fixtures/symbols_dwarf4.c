@@ -1,0 +1,2 @@
+// flags: -O2 -gdwarf-4 -gz -pthread
+#include "symbols_c.c"

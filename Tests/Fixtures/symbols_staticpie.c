@@ -1,0 +1,2 @@
+// flags: -O2 -g -static-pie -pthread
+#include "symbols_c.c"
