@@ -76,7 +76,7 @@ struct guardian_ring_header {
   uint32_t handler_flags;     /* enum guardian_handler_flag, or-ed in atomically */
   uint32_t handler_runs;      /* how often the handler ran, counted atomically */
   uint32_t slot_next;         /* slots handed out so far; slot = value before the add */
-  uint32_t reserved_program0;
+  uint32_t main_pid;          /* first process of the life, in its own pid namespace; 0: unknown */
   uint64_t crumb_next;        /* breadcrumbs begun so far; index = value % count */
   uint64_t heartbeat;         /* grows by one with each guardian_heartbeat() */
   uint64_t replaced_signals;  /* bit n-1: the program has a handler of its own for signal n */
