@@ -119,7 +119,7 @@ struct Deadline {
   deinit {
     if let session = unsafe session { unsafe dwfl_end(session) }
     if let elf = unsafe elf { _ = unsafe elf_end(elf) }
-    for unsafeimage in unsafe images { unsafe image.deallocate() }
+    unsafe images.forEach { unsafe $0.deallocate() }
     unsafe callbacks.deallocate()
     unsafe threadCallbacks.deallocate()
   }
