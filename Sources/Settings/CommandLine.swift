@@ -13,10 +13,13 @@ struct Flag {
   /// The heading it stands under.
   let section: String
   let isHidden: Bool
+  /// No flag: a line of help that looks like one.
+  let isDocumentation: Bool
 
   init(
     _ name: String, short: Character? = nil, argument: String? = nil,
-    help: String, section: String, isHidden: Bool = false
+    help: String, section: String, isHidden: Bool = false,
+    isDocumentation: Bool = false
   ) {
     self.name = name
     self.short = short
@@ -24,6 +27,7 @@ struct Flag {
     self.help = help
     self.section = section
     self.isHidden = isHidden
+    self.isDocumentation = isDocumentation
   }
 }
 
@@ -56,7 +60,7 @@ struct CommandLineReader {
 
   /// - Parameter arguments: with the program's own name first.
   func read(_ arguments: [String]) throws(SettingsError) -> ParsedWords {
-    let collector = Collector(keys: keys)
+    let collector = unsafe Collector(keys: keys)
     // One flag can hide in every second byte of a word; nobody types this many words.
     guard arguments.count <= 100_000 else {
       throw SettingsError(.commandLine, "there are \(arguments.count) arguments")
@@ -94,10 +98,14 @@ struct CommandLineReader {
       var buffer: UnsafeMutablePointer<CChar>?
       var size = 0
       guard let stream = unsafe open_memstream(&buffer, &size) else { return "" }
-      unsafe program.withCString { name in
-        // argp wants the name as a variable but only prints it.
-        unsafe argp_help(argp, stream, parts, UnsafeMutablePointer(mutating: name))
-      }
+      // Only inside of a parse does argp ask the filter of `withArgp`.
+      let collector = unsafe Collector(keys: [:], help: (stream, parts))
+      let name = unsafe strdup(program)
+      var vector = unsafe [name, nil]
+      unsafe argp_parse(
+        argp, 1, &vector, UInt32(ARGP_NO_HELP | ARGP_NO_EXIT), nil,
+        Unmanaged.passUnretained(collector).toOpaque())
+      unsafe free(name)
       unsafe fclose(stream)
       defer { unsafe free(buffer) }
       return unsafe buffer.map { unsafe String(cString: $0) } ?? ""
@@ -141,10 +149,13 @@ struct CommandLineReader {
         }
       }
       if flag.section.isEmpty { group = -1 }
+      let settings =
+        (flag.isHidden ? OPTION_HIDDEN : 0)
+        | (flag.isDocumentation ? OPTION_DOC | OPTION_NO_USAGE : 0)
       unsafe options.append(
         argp_option(
           name: hold(flag.name), key: key(index), arg: flag.argument.map { unsafe hold($0) },
-          flags: flag.isHidden ? OPTION_HIDDEN : 0, doc: hold(flag.help), group: group))
+          flags: settings, doc: hold(flag.help), group: group))
     }
     unsafe options.append(argp_option())
     return unsafe options.withUnsafeBufferPointer { options in
@@ -161,13 +172,17 @@ struct CommandLineReader {
   }
 
   /// What argp reports to.
-  private final class Collector {
+  @safe private final class Collector {
     var words = ParsedWords()
     /// argp's next argument when it failed.
     var failedAt = 1
     private let keys: [Int32: Int]
+    private let help: (stream: UnsafeMutablePointer<FILE>, parts: UInt32)?
 
-    init(keys: [Int32: Int]) { self.keys = keys }
+    init(keys: [Int32: Int], help: (UnsafeMutablePointer<FILE>, UInt32)? = nil) {
+      self.keys = keys
+      unsafe self.help = help
+    }
 
     static let take: argp_parser_t = { key, argument, state in
       guard let state = unsafe state, let input = unsafe state.pointee.input else { return EINVAL }
@@ -185,6 +200,10 @@ struct CommandLineReader {
         collector.words.operandsStart = next
         for index in next..<count {
           collector.words.operands.append(unsafe text(state.pointee.argv[index]))
+        }
+      case ARGP_KEY_END:
+        if let (stream, parts) = unsafe collector.help {
+          unsafe argp_state_help(state, stream, parts)
         }
       case ARGP_KEY_ERROR: collector.failedAt = next
       default:
@@ -217,7 +236,7 @@ struct CommandLineReader {
         separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
       let name = String(parts[0])
       let shown = quoted("--" + name)
-      let matching = flags.filter { $0.name.hasPrefix(name) }
+      let matching = flags.filter { $0.name.hasPrefix(name) && !$0.isDocumentation }
       if let flag = matching.first(where: { $0.name == name })
         ?? (matching.count == 1 ? matching[0] : nil)
       {
@@ -233,7 +252,7 @@ struct CommandLineReader {
       if visible.count > 1 {
         return "option \(shown) is ambiguous: it could be " + visible.joined(separator: ", ")
       }
-      let names = flags.filter { !$0.isHidden }.map { "--" + $0.name }
+      let names = flags.filter { !$0.isHidden && !$0.isDocumentation }.map { "--" + $0.name }
       return "unknown option \(shown)" + suggestion(for: "--" + name, among: names)
     }
     guard word.hasPrefix("-"), word != "-" else { return nil }

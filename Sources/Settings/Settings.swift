@@ -164,20 +164,9 @@ package enum Settings {
       \.configurationFile,
     ] {
       if let path = configuration[keyPath: field] {
-        configuration[keyPath: field] = try absolute(path)
+        configuration[keyPath: field] = try absolutePath(path)
       }
     }
-  }
-
-  private static func absolute(_ path: String) throws(SettingsError) -> String {
-    if path.hasPrefix("/") { return path }
-    guard let current = unsafe getcwd(nil, 0) else {
-      let cause = unsafe String(cString: strerror(errno))
-      throw SettingsError(
-        .commandLine, "cannot find the current folder for '\(path)': \(cause)")
-    }
-    defer { unsafe free(current) }
-    return unsafe String(cString: current) + "/" + path
   }
 
   /// Variables that look like misspelled ones of ours. They may belong to the program, so they are
@@ -194,22 +183,6 @@ package enum Settings {
       else { return nil }
       return "variable \(quoted(name)) is not guardian's; did you mean '\(meant)'? it is ignored"
     }
-  }
-
-  @discardableResult
-  private static func write(_ text: String, to descriptor: Int32) -> Bool {
-    var bytes = Array(text.utf8)[...]
-    while !bytes.isEmpty {
-      let count = unsafe bytes.withUnsafeBytes {
-        unsafe CLinux.write(descriptor, $0.baseAddress, $0.count)
-      }
-      if count < 0 {
-        if errno == EINTR { continue }
-        return false
-      }
-      bytes = bytes.dropFirst(count)
-    }
-    return true
   }
 }
 
