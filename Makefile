@@ -48,7 +48,7 @@ setup:
 setup-test: setup
 	$(call install_packages,$(TEST_PACKAGES) \
 	  $$(command -v node >/dev/null || echo nodejs) \
-	  $$(command -v java >/dev/null || echo default-jre-headless) \
+	  $$(command -v java >/dev/null || echo default-jdk-headless) \
 	  $$(command -v rustc >/dev/null || echo rustc))
 
 # The preloaded handler is C only and must need libc and nothing else; SwiftPM would link the
@@ -100,6 +100,37 @@ test: setup-test ## install what is missing, build, run every test (FILTER=… f
 	@$(MAKE) -f $(ROOT)/Makefile swift-build-tests
 	@$(MAKE) -f $(ROOT)/Makefile handler fixtures
 	@cd $(ROOT) && $(SWIFT) test -c release --skip-build $(if $(FILTER),--filter '$(FILTER)')
+
+.PHONY: run
+run: build ## run the example server under guardian, crash it, show the report
+	@$(ROOT)/Sources/Examples/run-crash-server $(RELEASE)
+
+.PHONY: bench
+bench: setup-test build ## guardian beside its peers, against the budgets (ROWS=… for some)
+	@$(ROOT)/Tests/Benchmarks/bench --build $(RELEASE) $(ROWS)
+
+# Into $(DESTDIR)$(PREFIX). What is built already is installed as it is, so that `sudo make install`
+# needs no toolchain.
+PREFIX := /usr/local
+INSTALL := install
+.PHONY: install
+install: ## into $(DESTDIR)$(PREFIX): programs, unit, catalog, man pages, completions
+	@for f in guardian guardianctl guardian-capture guardian-reporter libguardian-handler.so; do \
+	  [ -e $(RELEASE)/$$f ] || { $(MAKE) -f $(ROOT)/Makefile build; break; }; done
+	@to=$(DESTDIR)$(PREFIX); \
+	$(INSTALL) -d $$to/bin $$to/lib/guardian $$to/libexec/guardian $$to/include \
+	  $$to/lib/systemd/system $$to/lib/systemd/catalog $$to/share/doc/guardian; \
+	$(INSTALL) $(RELEASE)/guardian $(RELEASE)/guardianctl $$to/bin; \
+	$(INSTALL) $(RELEASE)/guardian-capture $(RELEASE)/guardian-reporter $$to/libexec/guardian; \
+	$(INSTALL) -m 0644 $(RELEASE)/libguardian-handler.so $$to/lib/guardian; \
+	for f in $(ROOT)/Sources/CrashHandler/include/guardian.h; do \
+	  [ ! -e $$f ] || $(INSTALL) -m 0644 $$f $$to/include; done; \
+	sed 's,/usr/bin/guardian,$(PREFIX)/bin/guardian,' '$(ROOT)/Units/guardian@.service' \
+	  >$$to/lib/systemd/system/guardian@.service; \
+	for f in $(ROOT)/Units/*.catalog; do \
+	  [ ! -e $$f ] || $(INSTALL) -m 0644 $$f $$to/lib/systemd/catalog; done; \
+	$(INSTALL) -m 0644 $(ROOT)/Units/*.conf $$to/share/doc/guardian; \
+	echo "installed into $$to"
 
 .PHONY: format lint
 format: ## rewrite the Swift sources in the one format

@@ -81,6 +81,10 @@ let package = Package(
       dependencies: ["Kernel", "Policy", "Reports", "Settings"],
       swiftSettings: strict, linkerSettings: staticRuntime),
 
+    // Programs that show guardian at work.
+    .executableTarget(
+      name: "crash-server", path: "Sources/Examples/crash-server", swiftSettings: tested),
+
     .testTarget(name: "PolicyTests", dependencies: ["Policy"], swiftSettings: tested),
     .testTarget(
       name: "RingTests", dependencies: ["CrashHandler", "Ring"], swiftSettings: tested),
