@@ -7,12 +7,18 @@ import CDwarf
 final class DebugInfo {
   /// One function at an address.
   struct Scope {
-    /// As the linker sees it, else the plain name.
-    let name: String?
+    let name: Name?
     let position: Position
     let inlined: Bool
     /// Of a function that is not inlined: its first instruction.
     let start: UInt64?
+  }
+
+  enum Name {
+    /// As the linker sees it.
+    case linkage(String)
+    /// As the source has it, with the names around it.
+    case source(String)
   }
 
   struct Position {
@@ -181,25 +187,87 @@ final class DebugInfo {
     }
   }
 
-  private func name(of die: Die) -> String? {
-    die.inheritedText(Int(DW_AT_linkage_name))
-      ?? die.inheritedText(Int(DW_AT_MIPS_linkage_name)) ?? die.inheritedText(Int(DW_AT_name))
+  // MARK: Names
+
+  private func name(of die: Die) -> Name? {
+    if let name = die.inheritedText(Int(DW_AT_linkage_name))
+      ?? die.inheritedText(Int(DW_AT_MIPS_linkage_name))
+    {
+      return .linkage(name)
+    }
+    return die.inheritedText(Int(DW_AT_name)).map { .source(qualified($0, die)) }
   }
+
+  /// gcc leaves the linkage name out for what no other unit can see: the names around the function
+  /// say which of a thousand `operator()` it is.
+  private func qualified(_ name: String, _ instance: Die) -> String {
+    var die = instance
+    for _ in 0..<4 {
+      guard
+        let origin = die.reference(Int(DW_AT_abstract_origin))
+          ?? die.reference(Int(DW_AT_specification))
+      else { break }
+      die = origin
+    }
+    guard let unit = die.unit, let language = unit.number(Int(DW_AT_language)),
+      [DW_LANG_C_plus_plus, DW_LANG_C_plus_plus_03, DW_LANG_C_plus_plus_11, DW_LANG_C_plus_plus_14]
+        .contains(where: { Int($0) == language }) || language == DebugInfo.cxx17
+    else { return name }
+    var names: [String] = []
+    for around in enclosing(die, unit) {
+      switch around.tag {
+      case Int(DW_TAG_namespace):
+        names.append(around.inheritedText(Int(DW_AT_name)) ?? "(anonymous namespace)")
+      case Int(DW_TAG_structure_type), Int(DW_TAG_class_type), Int(DW_TAG_union_type):
+        let unnamed = name == "operator()" ? "{lambda}" : "(anonymous type)"
+        names.append(around.inheritedText(Int(DW_AT_name)) ?? unnamed)
+      case Int(DW_TAG_subprogram):
+        if let name = around.inheritedText(Int(DW_AT_name)) { names.append(name + "()") }
+      default: break
+      }
+    }
+    return (names + [name]).joined(separator: "::")
+  }
+
+  /// The entries that hold `die`, from the outside inwards: entries lie in the order of a walk
+  /// through the tree, so each holder is the last of its siblings that begins before `die`.
+  private func enclosing(_ die: Die, _ unit: Die) -> [Die] {
+    let offset = die.offset
+    var found: [Die] = []
+    var holder = unit
+    while found.count < DebugInfo.mostDepth {
+      var next: Die?
+      forEachChild(of: holder) { child, _ in
+        if child.offset > offset { return false }
+        next = child
+        return true
+      }
+      guard let next, next.offset != offset else { break }
+      found.append(next)
+      holder = next
+    }
+    return found
+  }
+
+  /// DW_LANG_C_plus_plus_17 of DWARF 6, which compilers already use.
+  private static let cxx17 = 0x2b
 
   // MARK: Places
 
   private func position(_ pc: UInt64, in unit: Unit) -> Position? {
     unit.die.line(at: pc).map {
-      Position(
-        file: $0.file, line: $0.line > 0 ? $0.line : nil, column: $0.column > 0 ? $0.column : nil)
+      // Line 0 and swiftc's "<compiler-generated>" are no places.
+      guard $0.line > 0 else { return Position() }
+      return Position(
+        file: $0.file, line: $0.line, column: $0.column > 0 ? $0.column : nil)
     }
   }
 
   /// Where an inlined function was called.
   private func site(of call: Die, in unit: Unit) -> Position {
-    Position(
-      file: call.number(Int(DW_AT_call_file)).flatMap { unit.die.file($0) },
-      line: call.number(Int(DW_AT_call_line)).flatMap { $0 > 0 ? $0 : nil },
+    guard let line = call.number(Int(DW_AT_call_line)), line > 0 else { return Position() }
+    return Position(
+      file: call.number(Int(DW_AT_call_file)).flatMap { unit.die.file($0) }, line: line,
       column: call.number(Int(DW_AT_call_column)).flatMap { $0 > 0 ? $0 : nil })
   }
 }

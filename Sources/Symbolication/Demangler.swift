@@ -1,12 +1,14 @@
 // Names as people wrote them. Remembers what it has seen: stacks repeat themselves.
 import CDemangle
 
-struct Demangler {
+package struct Demangler {
   private var known: [String: String] = [:]
   private static let mostBytes = 8_192
 
-  /// The readable form, or the name itself.
-  mutating func readable(_ name: String) -> String {
+  package init() {}
+
+  /// The readable form, or the name itself; never longer than 4 KiB.
+  package mutating func readable(_ name: String) -> String {
     if let seen = known[name] { return seen }
     let text = HostileText.shown(Demangler.demangled(name) ?? name)
     known[name] = text
@@ -42,7 +44,7 @@ struct Demangler {
 
   /// Swift's full form without what only its compiler cares for: which specialisation it is, and
   /// the standard library's module name before each of its types.
-  static func simplified(_ name: String) -> String {
+  private static func simplified(_ name: String) -> String {
     var text = name[...]
     for noise in [
       "generic specialization <", "generic not re-abstracted specialization <",

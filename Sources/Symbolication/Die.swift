@@ -50,6 +50,27 @@ import CDwarf
     }
   }
 
+  /// The entry that another refers to: what it is an instance or the definition of.
+  func reference(_ attribute: Int) -> Die? {
+    unsafe with {
+      var found = unsafe Dwarf_Attribute()
+      var target = unsafe Dwarf_Die()
+      guard unsafe dwarf_attr($0, UInt32(attribute), &found) != nil,
+        unsafe dwarf_formref_die(&found, &target) != nil
+      else { return nil }
+      return unsafe Die(target)
+    }
+  }
+
+  /// The entry of the unit that this one is in.
+  var unit: Die? {
+    unsafe with {
+      var found = unsafe Dwarf_Die()
+      guard unsafe dwarf_diecu($0, &found, nil, nil) != nil else { return nil }
+      return unsafe Die(found)
+    }
+  }
+
   func number(_ attribute: Int) -> Int? {
     unsafe with {
       var found = unsafe Dwarf_Attribute()

@@ -60,26 +60,43 @@ struct FrameNamer {
     if let seen = known[address] { return seen }
     let nothing = Named(inlined: false)
     guard let module, unsafe module.handle != nil, !deadline.passed else { return [nothing] }
-    let symbol = module.symbols.function(at: address)
+    // Data that was run has labels, yet no function.
+    let symbol =
+      session.core.isExecutable(address) ? module.symbols.function(at: address) : nil
     var names = module.debug.scopes(at: address).map { scope in
-      Named(
-        function: scope.name.map { demangler.readable($0) },
-        rawFunction: scope.name.map { HostileText.shown($0) }, start: scope.start,
-        file: scope.position.file.map { HostileText.shown($0) }, line: scope.position.line,
-        column: scope.position.column,
-        inlined: scope.inlined)
-    }
-    if names.isEmpty { names = [nothing] }
-    let outermost = names.count - 1
-    if let symbol {
-      // The symbol's start counts: a function's cold part is a symbol of its own.
-      names[outermost].start = symbol.start
-      if names[outermost].function == nil {
-        names[outermost].function = demangler.readable(symbol.name)
-        names[outermost].rawFunction = HostileText.shown(symbol.name)
+      var named = Named(
+        start: scope.start, file: scope.position.file.map { HostileText.shown($0) },
+        line: scope.position.line, column: scope.position.column, inlined: scope.inlined)
+      switch scope.name {
+      case .linkage(let name):
+        named.function = demangler.readable(name)
+        named.rawFunction = HostileText.shown(name)
+      case .source(let name):
+        named.function = HostileText.shown(name)
+        named.rawFunction = named.function
+      case nil: break
       }
+      if !scope.inlined, let symbol {
+        // The symbol's start counts: a function's cold part is a symbol of its own.
+        named.start = symbol.start
+        var mangled = false
+        if case .source = scope.name, symbol.name.hasPrefix("_Z") { mangled = true }
+        if named.function == nil || mangled {
+          named.function = demangler.readable(symbol.name)
+          named.rawFunction = HostileText.shown(symbol.name)
+        }
+      }
+      return named
     }
-    for inner in names.indices.dropLast() { names[inner].start = nil }
+    if names.isEmpty {
+      var named = nothing
+      if let symbol {
+        named.function = demangler.readable(symbol.name)
+        named.rawFunction = HostileText.shown(symbol.name)
+        named.start = symbol.start
+      }
+      names = [named]
+    }
     known[address] = names
     return names
   }
