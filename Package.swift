@@ -95,7 +95,8 @@ let package = Package(
     .testTarget(
       name: "SettingsTests", dependencies: ["Policy", "Settings"], swiftSettings: tested),
     .testTarget(
-      name: "ReportsTests", dependencies: ["Policy", "Reports", "Ring"], swiftSettings: tested),
+      name: "ReportsTests", dependencies: ["Kernel", "Policy", "Reports", "Ring"],
+      swiftSettings: tested),
     .testTarget(
       name: "SupervisionTests",
       dependencies: ["CSpawn", "Kernel", "Policy", "Reports", "Settings", "Supervision"],
