@@ -1,0 +1,243 @@
+import Glibc
+import Kernel
+import Reports
+import Testing
+
+/// Lets the n-th call fail, and every later one too if `forGood` (the process was killed there:
+/// nothing that it would have done happens).
+private final class FailingCalls: StoreCalls {
+  let real = KernelStoreCalls()
+  var left: Int
+  let forGood: Bool
+  private(set) var failed = false
+  init(failing number: Int, forGood: Bool) {
+    left = number
+    self.forGood = forGood
+  }
+  private func pass() throws(SystemError) {
+    left -= 1
+    if left == 0 || left < 0 && forGood {
+      failed = true
+      throw SystemError("do the call", errno: EIO)
+    }
+  }
+  func makeFolder(_ path: String) throws(SystemError) {
+    try pass()
+    try real.makeFolder(path)
+  }
+  func write(_ path: String, _ bytes: [UInt8], sync: Bool) throws(SystemError) {
+    do { try pass() } catch {
+      // A torn write is the worst that a kill leaves.
+      try real.write(path, Array(bytes.prefix(bytes.count / 2)), sync: false)
+      throw error
+    }
+    try real.write(path, bytes, sync: false)
+  }
+  func read(_ path: String, limit: Int) throws(SystemError) -> [UInt8]? {
+    try pass()
+    return try real.read(path, limit: limit)
+  }
+  func rename(_ from: String, to: String) throws(SystemError) {
+    try pass()
+    try real.rename(from, to: to)
+  }
+  func removeFile(_ path: String) throws(SystemError) {
+    try pass()
+    try real.removeFile(path)
+  }
+  func removeFolder(_ path: String) throws(SystemError) {
+    try pass()
+    try real.removeFolder(path)
+  }
+  func list(_ path: String) throws(SystemError) -> [String] {
+    try pass()
+    return try real.list(path)
+  }
+  func bytes(inFolder path: String) throws(SystemError) -> UInt64 {
+    try pass()
+    return try real.bytes(inFolder: path)
+  }
+  func sync(_ path: String) throws(SystemError) { try pass() }
+  func freeBytes(_ path: String) throws(SystemError) -> UInt64 {
+    try pass()
+    return 1 << 40
+  }
+}
+
+@Suite struct ReportStoreTests {
+  private let scratch = Scratch()
+  private var directory: String { scratch.path + "/reports" }
+  private var store: ReportStore<KernelStoreCalls> { ReportStore(directory: directory) }
+
+  private func json(_ id: ReportID, in folder: StoreFolder = .new) throws -> ReportSketch? {
+    try KernelStoreCalls().read(store.path(folder, id) + "/report.json", limit: 64 << 20)
+      .map { ReportSketch(json: $0) }
+  }
+
+  private func incident(_ report: Report) throws {
+    let folder = try store.begin(ReportID(report.id)!)
+    _ = try folder.openCore()
+    try folder.writePlain(report, ring: [1, 2, 3], stderr: Array("oops\n".utf8))
+  }
+
+  @Test func `an incident becomes a final report with its files`() throws {
+    let report = Samples.report()
+    try incident(report)
+    #expect(try store.reports().isEmpty)
+    let finished = try store.finish(report)
+    #expect(finished.group?.count == 1)
+    let files = try KernelStoreCalls().list(store.path(.new, Samples.id))
+    #expect(files == ["core", "report.json", "report.txt", "ring", "stderr.log"])
+    #expect(try KernelStoreCalls().list(store.path(.partial)).isEmpty)
+    let sketch = try #require(try json(Samples.id))
+    #expect(sketch.group == finished.group)
+    #expect(sketch.fingerprint == report.fingerprint)
+    var status = stat()
+    #expect(stat(store.path(.new, Samples.id), &status) == 0)
+    #expect(status.st_mode & 0o777 == 0o700)
+  }
+
+  @Test func `reports of one fault are counted together and others apart`() throws {
+    for number in 1...4 {
+      let report = Samples.report(id: Samples.id(number), function: number == 3 ? "other" : "same")
+      try incident(report)
+      let group = try #require(try store.finish(report).group)
+      #expect(group.count == (number == 3 ? 1 : number == 4 ? 3 : number))
+      #expect(group.lastSeen == report.time)
+    }
+  }
+
+  @Test func `the first and the last of a kind outlive the limit and all are counted`() throws {
+    var limits = StoreLimits()
+    limits.reports = 5
+    for number in 1...12 {
+      let report = Samples.report(
+        id: Samples.id(number), function: number.isMultiple(of: 4) ? "rare" : "often")
+      try incident(report)
+      try store.finish(report, limits: limits)
+    }
+    let left = try store.reports().map(\.id)
+    #expect(left.count == 5)
+    for number in [1, 4, 11, 12] { #expect(left.contains(Samples.id(number))) }
+    let rare = Samples.report(id: Samples.id(1), function: "rare").fingerprint
+    let often = Samples.report(id: Samples.id(1), function: "often").fingerprint
+    let index = store.loadIndex()
+    #expect(index.group(rare)?.count == 3)
+    #expect(index.group(often)?.count == 9)
+    #expect(index.group(often)?.firstSeen == TimeText.rfc3339(Samples.id(1).time))
+  }
+
+  @Test func `the limit in bytes holds`() throws {
+    var limits = StoreLimits()
+    limits.bytes = 300 << 10
+    for number in 1...6 {
+      let report = Samples.report(id: Samples.id(number))
+      try incident(report)
+      try KernelStoreCalls().write(
+        store.path(.partial, Samples.id(number)) + "/core",
+        [UInt8](repeating: 7, count: 100 << 10), sync: false)
+      try store.finish(report, limits: limits)
+    }
+    #expect(try store.reports().map(\.id) == [Samples.id(1), Samples.id(6)])
+  }
+
+  @Test(arguments: [true, false])
+  func `whatever call fails, no report is lost or counted twice`(killed: Bool) throws {
+    var number = 0
+    while true {
+      number += 1
+      Scratch.remove(directory)
+      var limits = StoreLimits()
+      limits.reports = 2
+      for earlier in 1...3 {
+        let report = Samples.report(id: Samples.id(earlier))
+        try incident(report)
+        try store.finish(report, limits: limits)
+      }
+      let report = Samples.report(id: Samples.id(9))
+      try incident(report)
+      let calls = FailingCalls(failing: number, forGood: killed)
+      let failing = ReportStore(directory: directory, calls: calls)
+      _ = try? failing.finish(report, limits: limits)
+
+      // The next guardian, then the next finisher.
+      _ = try store.adoptOrphans(program: Samples.program())
+      let sketch = try #require(try json(Samples.id(9)), "call \(number)")
+      #expect(sketch.fingerprint == report.fingerprint, "call \(number)")
+      let next = Samples.report(id: Samples.id(10))
+      try incident(next)
+      let group = try store.finish(next, limits: limits).group
+      #expect(group?.count == 5, "call \(number)")
+      #expect(group?.firstSeen == TimeText.rfc3339(Samples.id(1).time), "call \(number)")
+      #expect(try KernelStoreCalls().list(store.path(.partial)).isEmpty, "call \(number)")
+      #expect(try store.reports().map(\.id) == [Samples.id(1), Samples.id(10)], "call \(number)")
+      if !calls.failed { break }
+    }
+    #expect(number > 25)
+  }
+
+  @Test func `orphans become final as they are and empty ones vanish`() throws {
+    let whole = Samples.report(id: Samples.id(1))
+    try incident(whole)
+    let bare = try store.begin(Samples.id(2))
+    _ = try bare.openCore()
+    try KernelStoreCalls().write(bare.path + "/core", [1, 2, 3, 4], sync: false)
+    let empty = try store.begin(Samples.id(3))
+    _ = try empty.openCore()
+    let busy = try store.begin(Samples.id(4))
+    try busy.writePlain(Samples.report(id: Samples.id(4)), ring: nil, stderr: [])
+    guard let lock = FolderLock(busy.path, wait: false) else {
+      Issue.record("no lock")
+      return
+    }
+
+    let adopted = try store.adoptOrphans(program: Samples.program())
+    withExtendedLifetime(lock) {}
+    #expect(adopted == [Samples.id(1), Samples.id(2)])
+    #expect(try KernelStoreCalls().list(store.path(.partial)) == [Samples.id(4).text])
+    let text = try python(
+      "import json,sys; r=json.load(sys.stdin); print(r['capture']['defects'][0], r['program']['name'])",
+      try KernelStoreCalls().read(
+        store.path(.new, Samples.id(2)) + "/report.json", limit: 1 << 20) ?? [])
+    #expect(text == "guardian ended before it could write the report api\n")
+  }
+
+  @Test(arguments: ["", "garbage\n\u{0}\n", "guardian.groups/1\nreport x y z\nend 9\n"])
+  func `a damaged index is put right from what lies there`(text: String) throws {
+    for number in 1...3 {
+      let report = Samples.report(id: Samples.id(number))
+      try incident(report)
+      var limits = StoreLimits()
+      limits.reports = 2
+      try store.finish(report, limits: limits)
+    }
+    try KernelStoreCalls().write(directory + "/groups", Array(text.utf8), sync: false)
+    let report = Samples.report(id: Samples.id(4))
+    try incident(report)
+    let group = try store.finish(report).group
+    // The third report says "3 of its kind", though only two are there.
+    #expect(group?.count == 4)
+    #expect(group?.firstSeen == TimeText.rfc3339(Samples.id(1).time))
+    #expect(!GroupIndex(text: Array(text.utf8)).protected.contains(Samples.id(1)))
+  }
+
+  @Test func `hostile bytes never make the index fail`() {
+    var state: UInt64 = 7
+    let valid = GroupIndex(text: Array("guardian.groups/1\nend 1\n".utf8))
+    #expect(!valid.wasDamaged)
+    for _ in 0..<500 {
+      let bytes = (0..<200).map { _ -> UInt8 in
+        state = state &* 6_364_136_223_846_793_005 &+ 1
+        return UInt8(truncatingIfNeeded: state >> 40)
+      }
+      let index = GroupIndex(text: Array("guardian.groups/1\nremoved ".utf8) + bytes)
+      #expect(index.wasDamaged)
+    }
+  }
+
+  @Test func `a report that cannot be written stays where it is`() throws {
+    let report = Samples.report()
+    #expect(throws: SystemError.self) { try store.finish(report) }
+    #expect(try store.reports().isEmpty)
+  }
+}
