@@ -21,8 +21,9 @@ package struct Report: Codable, Hashable, Sendable {
   package var stderrTail: [StderrLine] = []
   package var host: Host
   package var process: ProcessFacts
-  package var policy: PolicyFacts
-  /// Empty in the plain report, before symbolication.
+  /// Left out where nothing was decided: a descendant's crash, a snapshot of a hang.
+  package var policy: PolicyFacts?
+  /// 32 hex digits; the plain report has a provisional one, made without symbols.
   package var fingerprint: String = ""
   package var group: Group?
   package var capture: CaptureFacts
@@ -30,7 +31,7 @@ package struct Report: Codable, Hashable, Sendable {
 
   package init(
     id: String, time: String, kind: Kind, program: Program, ending: EndingFacts, host: Host,
-    process: ProcessFacts, policy: PolicyFacts, capture: CaptureFacts
+    process: ProcessFacts, policy: PolicyFacts?, capture: CaptureFacts
   ) {
     self.id = id
     self.time = time
@@ -130,7 +131,8 @@ package struct Frame: Codable, Hashable, Sendable {
     case framePointer = "frame-pointer"
   }
   package var index: Int
-  package var address: String
+  /// Left out in frames that a runtime's own text names (a Python traceback).
+  package var address: String?
   /// Demangled.
   package var function: String?
   package var rawFunction: String?
@@ -144,9 +146,10 @@ package struct Frame: Codable, Hashable, Sendable {
   package var line: Int?
   package var column: Int?
   package var inlined: Bool = false
-  package var trust: Trust
+  /// How the frame was found; left out as `address` is.
+  package var trust: Trust?
   package var inApp: Bool = true
-  package init(index: Int, address: String, trust: Trust) {
+  package init(index: Int, address: String?, trust: Trust?) {
     self.index = index
     self.address = address
     self.trust = trust
