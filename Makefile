@@ -19,7 +19,7 @@ VERSION := $(shell sed -n 's/.*guardianVersion = "\(.*\)"/\1/p' $(ROOT)/Sources/
 # What the build needs, and what only the tests and benchmarks need.
 BUILD_PACKAGES := build-essential pkg-config libsystemd-dev libdw-dev libelf-dev libseccomp-dev \
   libcurl4-openssl-dev libtomlplusplus-dev libiberty-dev
-TEST_PACKAGES := gdb elfutils binutils nginx-light redis-server postgresql systemd \
+TEST_PACKAGES := gdb elfutils dwz binutils nginx-light redis-server postgresql systemd \
   systemd-container runit s6 supervisor tini dumb-init catatonit util-linux procps python3 curl
 
 .PHONY: help
@@ -92,6 +92,8 @@ $(RUST_FIXTURES): $(FIXTURES)/%: $(ROOT)/Tests/Fixtures/%.rs
 $(SWIFT_FIXTURES): $(FIXTURES)/%: $(ROOT)/Tests/Fixtures/%.swift
 	@mkdir -p $(FIXTURES)
 	swiftc $(call flags,$<,-O -g -parse-as-library) -o $@ $<
+# Variants that include another fixture.
+$(addprefix $(FIXTURES)/symbols_,dwarf4 nopie staticpie): $(ROOT)/Tests/Fixtures/symbols_c.c
 .PHONY: fixtures
 fixtures: $(C_FIXTURES) $(CXX_FIXTURES) $(RUST_FIXTURES) $(SWIFT_FIXTURES)
 

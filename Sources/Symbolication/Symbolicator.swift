@@ -68,7 +68,7 @@ package enum Symbolicator {
     var snapshot = Snapshot()
     snapshot.defects = core.defects + map.defects + session.defects
     var stacks: [(CoreFile.ThreadState, Unwinder.Stack)] = []
-    for thread in core.threads.prefix(limits.threads) where !deadline.passed {
+    for thread in core.threads.prefix(limits.threads) {
       stacks.append((thread, unwinder.stack(thread)))
     }
     if stacks.count < core.threads.count {
@@ -98,7 +98,7 @@ package enum Symbolicator {
     }
     if deadline.passed {
       snapshot.defects.append(
-        "symbolication ran out of its \(limits.milliseconds) ms: some frames have no names")
+        "symbolication ran out of its \(limits.milliseconds) ms: frames or their names are missing")
     }
     return snapshot
   }

@@ -63,6 +63,10 @@ struct Unwinder {
     var trust = Frame.Trust.context
     var isReturn = false
 
+    if deadline.passed {
+      frames.append(pc: state.pc, isReturnAddress: false, trust: .context)
+      return Stack(frames: frames.frames)
+    }
     if !core.isExecutable(state.pc) {
       // A call through a bad pointer: the frame is the address itself; who called it is told by
       // the return address on top of the stack (or in the link register).

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 static pthread_barrier_t everybody;
@@ -44,6 +45,26 @@ __attribute__((noinline)) int recurse(volatile char *before) {
 
 static char data_page[4096];
 
+__attribute__((noinline)) void called_by_generated_code(void) {
+  *(volatile int *)NULL = 1; /* mark: generated */
+}
+
+__attribute__((noinline)) void run_generated_code(void) {
+#ifdef __x86_64__
+  /* push %rbp; mov %rsp,%rbp; call *%rdi; pop %rbp; ret */
+  static const unsigned char code[] = {0x55, 0x48, 0x89, 0xe5, 0xff, 0xd7, 0x5d, 0xc3};
+#else
+  /* stp x29,x30,[sp,#-16]!; mov x29,sp; blr x0; ldp x29,x30,[sp],#16; ret */
+  static const unsigned code[] = {0xa9bf7bfd, 0x910003fd, 0xd63f0000, 0xa8c17bfd, 0xd65f03c0};
+#endif
+  void *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  memcpy(page, code, sizeof code);
+  mprotect(page, 4096, PROT_READ | PROT_EXEC);
+  __builtin___clear_cache(page, (char *)page + sizeof code);
+  ((void (*)(void (*)(void)))page)(called_by_generated_code); /* mark: run */
+  sink += 1;
+}
+
 static void *work(void *argument) {
   const char *how = argument;
   pthread_barrier_wait(&everybody);
@@ -60,6 +81,8 @@ static void *work(void *argument) {
   } else if (strcmp(how, "recursion") == 0) {
     char first[1] = {0};
     sink += recurse(first);
+  } else if (strcmp(how, "generated") == 0) {
+    run_generated_code();
   } else if (strcmp(how, "abort") == 0) {
     abort(); /* mark: abort */
   }

@@ -103,13 +103,14 @@ enum Core {
   }
 
   static func snapshot(
-    _ path: String, replaced: [ReplacedModule] = [],
-    limits: SymbolicationLimits = SymbolicationLimits()
+    _ path: String, replaced: [ReplacedModule] = [], names: [Int32: String] = [:],
+    addresses: [UInt64] = [], limits: SymbolicationLimits = SymbolicationLimits()
   ) throws -> Snapshot {
     let descriptor = open(path, O_RDONLY | O_CLOEXEC)
     try #require(descriptor >= 0)
     let file = FileDescriptor(owning: descriptor)
-    return try Symbolicator.snapshot(core: file, replaced: replaced, limits: limits)
+    return try Symbolicator.snapshot(
+      core: file, replaced: replaced, threadNames: names, addresses: addresses, limits: limits)
   }
 
   /// The snapshot of a fixture that died; nil, with the reason printed, if its compiler is missing.

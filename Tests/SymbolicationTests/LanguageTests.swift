@@ -60,6 +60,17 @@ import Testing
     #expect(snapshot.defects.contains { $0.contains("in the middle, were left out") })
   }
 
+  @Test func `steps over code that was made at run time`() throws {
+    guard let snapshot = try Core.snapshot(fixture: "symbols_c", "generated") else { return }
+    let frames = try #require(snapshot.threads.first).frames
+    expect(frames, [Expected("called_by_generated_code", "symbols_c.c", "generated")])
+    #expect(frames[1].module == nil)
+    #expect(frames[1].function == nil)
+    expect(frames.dropFirst(2), [Expected("run_generated_code", "symbols_c.c", "run")])
+    #expect(frames.prefix(3).map(\.trust) == [.context, .cfi, .framePointer])
+    #expect(frames.contains { $0.function == "start_thread" })
+  }
+
   @Test func `leads from abort to who called it`() throws {
     guard let snapshot = try Core.snapshot(fixture: "symbols_c", "abort") else { return }
     let frames = try #require(snapshot.threads.first).frames
