@@ -5,16 +5,21 @@ package struct Ending: Hashable, Sendable {
     case signaled(Signal, coreDumped: Bool)
     /// The program could not be executed: `errno` of the step that failed.
     case execFailed(errno: Int32)
-    /// It ended, but nobody can say how (adopted program on an old kernel).
+    /// It ended, but nobody can say how (an adopted program on an old kernel, or a process
+    /// that not even KILL ended in time).
     case unknown
   }
   package enum Cause: Hashable, Sendable {
     /// Of its own, or by a signal from outside.
     case own
     case outOfMemory
+    /// The heartbeat did not come, or the program itself said WATCHDOG=trigger.
     case watchdog
     case startTimeout
+    /// A health probe failed.
     case health
+    /// Asked to stop, it did not within the stop timeout.
+    case stopTimeout
     /// The main process left with 0 at once while descendants live on in sessions of their own.
     case detached
   }
@@ -31,4 +36,39 @@ package struct Ending: Hashable, Sendable {
 package struct CrashSignature: RawRepresentable, Hashable, Sendable {
   package let rawValue: UInt64
   package init(rawValue: UInt64) { self.rawValue = rawValue }
+}
+
+extension Ending {
+  /// What happened, in a few words: "SIGSEGV (core dumped)", "exit status 3", "out of memory".
+  package var words: String {
+    let how =
+      switch status {
+      case .exited(let code): "exit status \(code)"
+      case .signaled(let signal, let dumped): signal.name + (dumped ? " (core dumped)" : "")
+      case .execFailed(let errno): "exec failed (errno \(errno))"
+      case .unknown: "ended, nobody knows how"
+      }
+    return switch cause {
+    case .own: how
+    case .outOfMemory: "out of memory (\(how))"
+    case .watchdog: "watchdog timeout (\(how))"
+    case .startTimeout: "start timeout (\(how))"
+    case .health: "health check failed (\(how))"
+    case .stopTimeout: "stop timeout (\(how))"
+    case .detached: "it detached: run it in the foreground"
+    }
+  }
+
+  /// The code that guardian itself leaves with after this: the program's own, 128 + n for a
+  /// death by signal n, 126 or 127 when it could not be executed (sh's convention), 78
+  /// (EX_CONFIG) when it detached, 1 when nobody knows.
+  package var exitCode: Int32 {
+    if case .detached = cause { return 78 }
+    return switch status {
+    case .exited(let code): code
+    case .signaled(let signal, _): 128 + signal.rawValue
+    case .execFailed(let errno): errno == 2 /* ENOENT */ ? 127 : 126
+    case .unknown: 1
+    }
+  }
 }

@@ -115,7 +115,7 @@ package enum PlainReport {
     switch incident.ending.cause {
     case .outOfMemory: return .oom
     case .watchdog, .startTimeout, .health: return .hang
-    case .own, .detached: break
+    case .own, .detached, .stopTimeout: break
     }
     switch incident.ending.status {
     case .execFailed: return .execFailed
@@ -180,7 +180,7 @@ package enum PlainReport {
         case .watchdog: "stopped by guardian: no heartbeat within the watchdog time"
         case .startTimeout: "stopped by guardian: not ready within the start time"
         case .health: "stopped by guardian: the health check failed"
-        case .own, .detached: sentence(signal.rawValue, incident)
+        case .own, .detached, .stopTimeout: sentence(signal.rawValue, incident)
         }
       return ExceptionFacts(type: name, reason: reason, source: .signal)
     default: return nil
