@@ -38,7 +38,7 @@ package enum PlainReport {
     if let ring = incident.ring {
       report.breadcrumbs = ring.crumbs.suffix(ReportLimits.breadcrumbs).map(breadcrumb)
       report.annotations = ring.annotations
-      defects += ring.defects.map(text)
+      defects += ring.defects.map(\.description)
     }
     report.capture.threads = record == nil ? .none : .crashing
     if let capture = incident.capture {
@@ -307,16 +307,4 @@ package enum PlainReport {
     facts.maxCrashes = verdict.maxCrashes
     facts.windowSeconds = verdict.window.map { $0 / .seconds(1) }
     return facts
-  }
-
-  private static func text(_ defect: RingContents.Defect) -> String {
-    switch defect {
-    case .shortRing(let bytes): "the ring has only \(bytes) bytes"
-    case .wrongMagic: "the ring's head is not a ring's"
-    case .unknownVersion(let version): "the ring is of version \(version), which is not known here"
-    case .tornCrashRecord(let slot): "crash record \(slot) was cut off while it was written"
-    case .tornBreadcrumbs(let count): "\(count) breadcrumbs were cut off while they were written"
-    case .badLength(let field): "the ring's \(field) has an impossible length"
-    }
-  }
-}
+  }}
