@@ -20,11 +20,16 @@ VERSION := $(shell sed -n 's/.*guardianVersion = "\(.*\)"/\1/p' $(ROOT)/Sources/
 BUILD_PACKAGES := build-essential pkg-config libsystemd-dev libdw-dev libelf-dev libseccomp-dev \
   libcurl4-openssl-dev libtomlplusplus-dev libiberty-dev
 TEST_PACKAGES := gdb elfutils dwz binutils nginx-light redis-server postgresql systemd \
-  systemd-container runit s6 supervisor tini dumb-init catatonit util-linux procps python3 curl
+  systemd-container runit s6 supervisor tini dumb-init catatonit util-linux procps python3 curl \
+  man-db
 
 .PHONY: help
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(ROOT)/Makefile | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
+
+.PHONY: version
+version: ## the version, from Sources/Settings/Version.swift
+	@echo $(VERSION)
 
 # Debian packages: one line says which are missing, then they are installed (root or sudo).
 define install_packages

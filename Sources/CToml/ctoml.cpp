@@ -1,9 +1,19 @@
 // toml++ reads; this lays its tree out as a flat list in the order of the file.
-#define TOML_HEADER_ONLY 1
-#define TOML_EXCEPTIONS 0
-#define TOML_ENABLE_FORMATTERS 1
 #include "ctoml.h"
 
+namespace {
+struct AssertionFailed {};
+}  // namespace
+
+// Some wrong texts trip toml++'s own assertions ("a = }" deep inside a table): that is a text
+// that cannot be read, not the end of guardian. With NDEBUG they would be promises to the compiler.
+#undef NDEBUG
+#define TOML_ASSERT(expression)                     \
+  do {                                              \
+    if (!(expression)) throw AssertionFailed();     \
+  } while (0)
+#define TOML_HEADER_ONLY 1
+#define TOML_EXCEPTIONS 1
 #include <toml++/toml.h>
 
 #include <algorithm>
@@ -72,6 +82,33 @@ bool too_many_dots(std::string_view text, toml::source_position &at) {
     }
   }
   return false;
+}
+
+// Where toml++ tripped over itself: it reads from left to right, so the shortest beginning of the
+// text that trips it ends there.
+toml::source_position where_it_trips(std::string_view text) {
+  size_t good = 0, bad = text.size();
+  while (bad - good > 1) {
+    size_t middle = good + (bad - good) / 2;
+    try {
+      (void)toml::parse(text.substr(0, middle));
+      good = middle;
+    } catch (const toml::parse_error &) {
+      good = middle;
+    } catch (const AssertionFailed &) {
+      bad = middle;
+    }
+  }
+  toml::source_position at{1, 0};
+  for (size_t i = 0; i < bad; ++i) {
+    if (text[i] == '\n' && i + 1 < bad) {
+      at.line++;
+      at.column = 0;
+    } else if ((static_cast<unsigned char>(text[i]) & 0xc0) != 0x80) {
+      at.column++;
+    }
+  }
+  return at;
 }
 
 }  // namespace
@@ -150,26 +187,26 @@ struct ctoml_document {
 extern "C" {
 
 ctoml_document *ctoml_parse(const char *bytes, size_t length, ctoml_error *error) {
+  *error = {};
+  std::string_view text(bytes, length);
   try {
-    *error = {};
-    std::string_view text(bytes, length);
     toml::source_position at{};
     if (too_many_dots(text, at)) {
       fail(error, "it is nested too deeply", at);
       return nullptr;
     }
-    toml::parse_result result = toml::parse(text);
-    if (!result) {
-      fail(error, result.error().description(), result.error().source().begin);
-      return nullptr;
-    }
-    auto *document = new ctoml_document;
-    document->root = std::move(result).table();
+    auto *document = new ctoml_document{toml::parse(text), {}, {}};
     if (!document->add(document->root, nullptr, SIZE_MAX, 0, error)) {
       delete document;
       return nullptr;
     }
     return document;
+  } catch (const toml::parse_error &wrong) {
+    fail(error, wrong.description(), wrong.source().begin);
+    return nullptr;
+  } catch (const AssertionFailed &) {
+    fail(error, "a value is missing or out of place", where_it_trips(text));
+    return nullptr;
   } catch (const std::bad_alloc &) {
     fail(error, "there is not enough memory to read it", {});
     return nullptr;

@@ -216,14 +216,7 @@ enum ConfigurationFile {
 extension Option {
   /// "a string or an integer"
   fileprivate var expected: String {
-    toml.map {
-      switch $0 {
-      case .string: "a string"
-      case .integer: "an integer"
-      case .float: "a float"
-      case .boolean: "a boolean"
-      }
-    }.joined(separator: " or ")
+    toml.map(\.name).joined(separator: " or ")
   }
 }
 

@@ -1,6 +1,25 @@
-// What is made from the table of options besides help: manuals, completions, reference.
+// What is made from the tables besides --help: `guardian --print WHAT`.
 
-enum Generated: String, CaseIterable {
+package enum Generated: String, CaseIterable, Sendable {
   case man
-  var text: String { "" }
+  case man5
+  case manctl
+  case completionBash = "completion-bash"
+  case completionZsh = "completion-zsh"
+  case completionFish = "completion-fish"
+  case optionsMarkdown = "options-markdown"
+  case exampleTOML = "example-toml"
+
+  package var text: String {
+    switch self {
+    case .man: Manual.guardian()
+    case .man5: Manual.file()
+    case .manctl: Manual.guardianctl()
+    case .completionBash: BashCompletion.text()
+    case .completionZsh: ZshCompletion.text()
+    case .completionFish: FishCompletion.text()
+    case .optionsMarkdown: Reference.markdown()
+    case .exampleTOML: Reference.example()
+    }
+  }
 }

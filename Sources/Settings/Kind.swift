@@ -12,7 +12,7 @@ package struct BadValue: Error, Hashable, Sendable {
 }
 
 /// The types of TOML values.
-enum TomlType: Hashable, Sendable {
+package enum TomlType: Hashable, Sendable {
   case string
   case integer
   case float

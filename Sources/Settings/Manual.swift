@@ -1,0 +1,327 @@
+// Manual pages in man(7), from the tables.
+
+enum Manual {
+  // MARK: guardian(1)
+
+  static func guardian() -> String {
+    var page = Page("GUARDIAN", 1)
+    page.section("NAME")
+    page.text("guardian - start a program, keep it running, and say why it died")
+    page.section("SYNOPSIS")
+    page.synopsis("guardian", "[OPTION...] -- COMMAND [ARG...]")
+    page.synopsis("guardian", "[OPTION...] --config FILE")
+    page.section("DESCRIPTION")
+    page.text(
+      """
+      guardian starts COMMAND, keeps it running, and when it dies writes a report that says why: \
+      the signal or exit code, every thread's stack with function, file and line, the exception or \
+      abort message, the last lines the program wrote, and the breadcrumbs it left. Then it starts \
+      the program again, under a policy that ends at a maximum crash count. The program need not \
+      be changed.
+      """)
+    page.text(
+      """
+      Reports are listed and shown by guardianctl(1). Each holds a minicore, a small core file of \
+      all threads that gdb(1) opens.
+      """)
+    page.section("OPTIONS")
+    page.text(
+      """
+      Long options may be shortened as long as they stay unambiguous. Everything after -- or after \
+      the first word that is no option is the command.
+      """)
+    for section in Section.allCases {
+      let options = Option.available.filter {
+        $0.section == section && $0.sources.contains(.flag)
+      }
+      guard !options.isEmpty else { continue }
+      page.subsection(section.rawValue)
+      for option in options {
+        page.item(flag(option.name, option.short, option.isSwitch ? nil : option.argument))
+        page.body(paragraph(option))
+        if option.isSwitch {
+          page.more("--no-\(option.name) takes it back when a file or a variable set it.")
+        }
+        if option.sources.contains(.variable) { page.more("Variable: \(option.variable).") }
+      }
+    }
+    page.subsection("Help")
+    page.item(flag("help", "h", nil))
+    page.body("Print a list of the options and leave.")
+    page.item(flag("usage", nil, nil))
+    page.body("Print a short usage message and leave.")
+    page.item(flag("version", "V", nil))
+    page.body("Print the version and leave.")
+    page.section("EXIT STATUS")
+    for (status, meaning) in [
+      ("n", "The program's own exit code, when guardian leaves because the program did."),
+      ("128+n", "The program died of signal n. With --exit-as-signal guardian dies of it itself."),
+      ("64", "The command line is wrong; nothing was started."),
+      ("78", "A configuration file or variable is wrong, or the program detached itself."),
+      ("126", "The program cannot be executed."),
+      ("127", "There is no such program."),
+    ] {
+      page.item(bold(status))
+      page.body(meaning)
+    }
+    page.section("SIGNALS")
+    page.text(
+      "TERM or INT to guardian stops the program and ends guardian. A second one kills at once.")
+    page.section("ENVIRONMENT")
+    page.text(
+      """
+      Most options may be given as a variable: --max-crashes is GUARDIAN_MAX_CRASHES. An empty \
+      variable counts as unset. A flag goes over a variable, a variable over a file. Lists are \
+      separated by commas or blanks. The program does not see these variables. It sees:
+      """)
+    for (name, meaning) in [
+      ("GUARDIAN_PROGRAM_NAME", "Its name."),
+      ("GUARDIAN_LIFE", "The number of its life, from 1."),
+      ("GUARDIAN_CRASHED_LAST_RUN", "1 if the life before ended in a failure, else 0."),
+      ("GUARDIAN_LAST_REPORT", "The id of the report of the life before, if there is one."),
+    ] {
+      page.item(bold(name))
+      page.body(meaning)
+    }
+    page.section("FILES")
+    for (path, meaning) in [
+      ("/etc/guardian/NAME.toml", "Where guardian@NAME.service reads its configuration."),
+      ("/var/lib/guardian/NAME/reports", "The reports; elsewhere without root or as told."),
+    ] {
+      page.item(italic(path))
+      page.body(meaning)
+    }
+    page.section("EXAMPLES")
+    page.text("Keep a server running, at most three restarts in five minutes:")
+    page.code(["guardian -m 3 -w 5min -- ./server --port 8080"])
+    page.text("Look at the report of its last crash:")
+    page.code(["guardianctl show latest"])
+    page.text("Check a configuration without a start:")
+    page.code(["guardian --check --config /etc/guardian/api.toml"])
+    page.section("SEE ALSO")
+    page.text("guardianctl(1), guardian.toml(5), gdb(1), systemd.service(5)")
+    return page.text
+  }
+
+  // MARK: guardian.toml(5)
+
+  static func file() -> String {
+    var page = Page("GUARDIAN.TOML", 5)
+    page.section("NAME")
+    page.text("guardian.toml - configuration of a guarded program")
+    page.section("SYNOPSIS")
+    page.line(italic("/etc/guardian/NAME.toml"))
+    page.line(".br")
+    page.line(italic("/etc/guardian/NAME.toml.d/*.toml"))
+    page.section("DESCRIPTION")
+    page.text(
+      """
+      A TOML file, read by guardian --config FILE. Its keys are the options of guardian(1) without \
+      their dashes. The files FILE.d/*.toml are read after it in the order of their names; each \
+      goes over those before it. Variables and flags go over all files.
+      """)
+    page.text(
+      """
+      A key that is not known, a wrong type, a value out of range or a key that stands twice is an \
+      error that names file, line and column; nothing is started then. guardian --check tells \
+      without a start. A file has at most \(ConfigurationFile.sizeLimit >> 20) MiB.
+      """)
+    page.section("KEYS")
+    page.item(bold("command") + " = [" + italic("PROGRAM") + ", " + italic("ARG") + ", ...]")
+    page.body(
+      "An array of strings: what to run. It cannot be given here and on the command line.")
+    for section in Section.allCases {
+      let options = Option.available.filter {
+        $0.section == section && $0.sources.contains(.file)
+      }
+      guard !options.isEmpty else { continue }
+      page.subsection(section.rawValue)
+      for option in options {
+        page.item(
+          option.isTable
+            ? "[" + bold(option.name) + "]" : bold(option.name) + " = " + italic(option.argument))
+        page.body(paragraph(option))
+        page.more("Type: \(type(option)).")
+      }
+    }
+    page.subsection("Delivery")
+    page.item("[[" + bold("deliver") + "]]")
+    page.body("An array of tables: where finished reports are sent.")
+    page.section("EXAMPLE")
+    page.code([
+      "name = \"api\"",
+      "command = [\"/usr/bin/server\", \"--port\", \"8080\"]",
+      "restart = \"on-failure\"",
+      "max-crashes = 10",
+      "crash-window = \"10min\"",
+      "",
+      "[env]",
+      "LOG_LEVEL = \"info\"",
+    ])
+    page.section("SEE ALSO")
+    page.text("guardian(1), guardianctl(1)")
+    return page.text
+  }
+
+  // MARK: guardianctl(1)
+
+  static func guardianctl() -> String {
+    var page = Page("GUARDIANCTL", 1)
+    page.section("NAME")
+    page.text("guardianctl - look at guarded programs and the reports of their crashes")
+    page.section("SYNOPSIS")
+    page.synopsis("guardianctl", "[OPTION...] COMMAND [ARG...]")
+    page.section("DESCRIPTION")
+    page.text(
+      """
+      guardianctl shows what guardian(1) keeps of the programs it guards. Without --name the only \
+      guarded program of this user is meant.
+      """)
+    page.section("COMMANDS")
+    for verb in ControlVerb.available {
+      page.item(bold(verb.name) + (verb.operands.isEmpty ? "" : " " + italic(verb.operands)))
+      page.body(verb.help + ".")
+    }
+    page.section("OPTIONS")
+    for option in ControlOption.available {
+      page.item(flag(option.name, option.short, option.argument))
+      page.body(option.help + ".")
+    }
+    page.item(flag("help", "h", nil))
+    page.body("Print a list of the commands and options and leave.")
+    page.item(flag("usage", nil, nil))
+    page.body("Print a short usage message and leave.")
+    page.item(flag("version", "V", nil))
+    page.body("Print the version and leave.")
+    page.section("ENVIRONMENT")
+    page.text(
+      """
+      GUARDIAN_NAME, GUARDIAN_STATE_DIRECTORY and GUARDIAN_RUNTIME_DIRECTORY stand for the options \
+      of those names; an option goes over its variable.
+      """)
+    page.section("EXIT STATUS")
+    for (status, meaning) in [
+      ("0", "It was done."), ("1", "It could not be done; a line says why."),
+      ("64", "The command line is wrong."),
+    ] {
+      page.item(bold(status))
+      page.body(meaning)
+    }
+    page.section("SEE ALSO")
+    page.text("guardian(1), guardian.toml(5)")
+    return page.text
+  }
+
+  // MARK: Parts
+
+  /// Help, details, notation and default as sentences.
+  private static func paragraph(_ option: Option) -> String {
+    var sentences = [option.help + "."]
+    if !option.details.isEmpty { sentences.append(option.details) }
+    if !option.isSwitch { sentences.append("\(option.argument) is \(option.notation).") }
+    if option.isList { sentences.append("May be given several times.") }
+    if !option.defaultText.isEmpty { sentences.append("Default: \(option.defaultText).") }
+    return sentences.joined(separator: " ")
+  }
+
+  static func type(_ option: Option) -> String {
+    if option.isTable { return "a table of strings" }
+    let scalar = option.toml.map { $0.name }.joined(separator: " or ")
+    return option.isList ? "an array, each \(scalar)" : scalar
+  }
+
+  private static func flag(_ name: String, _ short: Character?, _ argument: String?) -> String {
+    let long = bold("--" + name) + (argument.map { "=" + italic($0) } ?? "")
+    return short.map { bold("-" + String($0)) + ", " + long } ?? long
+  }
+
+  private static func bold(_ text: String) -> String {
+    "\\fB" + Page.escaped(text, literal: true) + "\\fR"
+  }
+  private static func italic(_ text: String) -> String {
+    "\\fI" + Page.escaped(text, literal: true) + "\\fR"
+  }
+}
+
+extension TomlType {
+  package var name: String {
+    switch self {
+    case .string: "a string"
+    case .integer: "an integer"
+    case .float: "a float"
+    case .boolean: "a boolean"
+    }
+  }
+}
+
+/// A page as it grows.
+private struct Page {
+  private(set) var text: String
+
+  init(_ title: String, _ section: Int) {
+    text = """
+      .\\" Made by guardian --print from its table of options.
+      .TH \(title) \(section) "" "guardian \(guardianVersion)" ""
+      .nh
+      .ad l
+
+      """
+  }
+
+  mutating func line(_ line: String) { text += line + "\n" }
+  mutating func section(_ title: String) { line(".SH \(title)") }
+  mutating func subsection(_ title: String) { line(".SS \(title)") }
+  mutating func text(_ paragraph: String) {
+    line(".PP")
+    line(Self.prose(paragraph))
+  }
+  mutating func item(_ tag: String) {
+    line(".TP")
+    line(tag)
+  }
+  mutating func body(_ paragraph: String) { line(Self.prose(paragraph)) }
+  mutating func more(_ sentence: String) { line(Self.prose(sentence)) }
+  mutating func synopsis(_ program: String, _ rest: String) {
+    line(".PP")
+    line("\\fB\(program)\\fR " + Self.escaped(rest, literal: true))
+  }
+  mutating func code(_ lines: [String]) {
+    line(".PP")
+    line(".RS 4")
+    line(".nf")
+    for code in lines { line(Self.guarded(Self.escaped(code, literal: true))) }
+    line(".fi")
+    line(".RE")
+  }
+
+  /// A sentence for each line, as man-pages(7) has it; options literal, names of pages bold.
+  private static func prose(_ paragraph: String) -> String {
+    guarded(
+      paragraph.split(separator: " ").map { word in
+        let literal =
+          word.hasPrefix("-") || word.hasPrefix("GUARDIAN_") || word.hasPrefix("/")
+          || word.hasPrefix("~")
+        return escaped(String(word), literal: literal)
+      }.joined(separator: " "))
+  }
+
+  static func escaped(_ text: String, literal: Bool) -> String {
+    var escaped = ""
+    for character in text {
+      switch character {
+      case "\\": escaped += "\\e"
+      case "-": escaped += literal ? "\\-" : "-"
+      case "'" where literal: escaped += "\\(aq"
+      case "~" where literal: escaped += "\\(ti"
+      case "^": escaped += "\\(ha"
+      default: escaped.append(character)
+      }
+    }
+    return escaped
+  }
+
+  /// A line must not begin like a request.
+  private static func guarded(_ line: String) -> String {
+    line.hasPrefix(".") || line.hasPrefix("'") ? "\\&" + line : line
+  }
+}

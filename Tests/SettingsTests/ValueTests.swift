@@ -1,0 +1,83 @@
+// How values are written.
+import Policy
+import Settings
+import Testing
+
+@Suite struct `how values are written` {
+  @Test(arguments: [
+    ("100ms", Duration.milliseconds(100)), ("10min", .seconds(600)), ("1h 30min", .seconds(5400)),
+    ("1h30m", .seconds(5400)), ("90", .seconds(90)), ("0", .zero), ("1.5s", .milliseconds(1500)),
+    ("0.25", .milliseconds(250)), ("2 d", .seconds(172_800)), ("1w", .seconds(604_800)),
+    ("3650d", .seconds(315_360_000)), ("250us", .microseconds(250)), ("1.5h", .seconds(5400)),
+  ])
+  func `a time`(text: String, value: Duration) throws {
+    #expect(try configuration(["--restart-delay", text]).restartDelay == value)
+  }
+
+  @Test(arguments: [
+    "", "-1", "ms", "1x", "1 30", "1h 30", "1..5s", "1.s", "0x10", "1e3", "3651d", "1s,", "٣s",
+    "99999999999999999999s", "9223372036854775807w", "infinity", "1.1234567891s",
+  ])
+  func `no time`(text: String) {
+    #expect(failure(["--restart-delay", text]) != nil)
+  }
+
+  @Test(arguments: [
+    ("0", UInt64(0)), ("1024", 1024), ("256MiB", 256 << 20), ("1G", 1 << 30),
+    ("1GB", 1_000_000_000),
+    ("2 KiB", 2048), ("1kB", 1000), ("5B", 5),
+  ])
+  func `a size`(text: String, value: UInt64) throws {
+    #expect(try configuration(["--reports-bytes", text]).reportsBytes == value)
+  }
+
+  @Test(arguments: ["", "-1", "1.5G", "1XB", "16777216TiB", "99999999999999999999", "G"])
+  func `no size`(text: String) {
+    #expect(failure(["--reports-bytes", text]) != nil)
+  }
+
+  @Test(arguments: [
+    ("TERM", Int32(15)), ("SIGTERM", 15), ("sigterm", 15), ("15", 15), ("HUP", 1), ("USR2", 12),
+    ("RTMIN", 34), ("RTMIN+3", 37), ("64", 64), ("IOT", 6), ("STKFLT", 16),
+  ])
+  func `a signal`(text: String, number: Int32) throws {
+    let signal = try configuration(["--stop-signal", text]).stopSignal
+    #expect(signal == Signal(rawValue: number))
+    #expect(
+      try configuration(["--stop-signal", signalName(signal)]).stopSignal.rawValue == number)
+  }
+
+  @Test(arguments: ["", "0", "65", "-1", "TREM", "SIG", "RTMIN+31", "15 "])
+  func `no signal`(text: String) {
+    #expect(failure(["--stop-signal", text]) != nil)
+  }
+
+  @Test func `clean endings are codes and signals`() throws {
+    let words = ["1", "255", "SIGUSR1"].flatMap { ["--success-exit-status", $0] }
+    #expect(
+      try configuration(words).successExitStatus
+        == [.code(1), .code(255), .signal(Signal(rawValue: 10))])
+    #expect(
+      try configuration(environment: ["GUARDIAN_SUCCESS_EXIT_STATUS": "1, 255 USR1"])
+        .successExitStatus == [.code(1), .code(255), .signal(Signal(rawValue: 10))])
+  }
+
+  @Test func `infinity is no cap`() throws {
+    let endless = try configuration(["-m", "infinity", "-w", "infinity", "-t", "infinity"])
+    #expect(endless.maxCrashes == nil)
+    #expect(endless.crashWindow == nil)
+    #expect(endless.stopTimeout == nil)
+  }
+
+  @Test func `planned values`() throws {
+    let all = Option.all
+    #expect(try configuration(["--umask", "22"], options: all).umask == 0o22)
+    #expect(failure(["--umask", "8"], options: all) != nil)
+    #expect(failure(["--umask", "1777"], options: all) != nil)
+    #expect(failure(["--limit", "nofile=5:4"], options: all) != nil)
+    #expect(failure(["--limit", "nofil=5"], options: all) != nil)
+    #expect(
+      try configuration(["--limit", "core=infinity"], options: all).limits.first?.soft == .some(nil)
+    )
+  }
+}
