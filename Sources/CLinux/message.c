@@ -91,6 +91,23 @@ int guardian_bind_datagram(const char *path) {
   return number;
 }
 
+int guardian_connect_datagram(const char *path) {
+  struct sockaddr_un address = {.sun_family = AF_UNIX};
+  if (strlen(path) >= sizeof address.sun_path) {
+    errno = ENAMETOOLONG;
+    return -1;
+  }
+  strcpy(address.sun_path, path);
+  int number = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (number >= 0 && connect(number, (struct sockaddr *)&address, sizeof address) != 0) {
+    int error = errno;
+    close(number);
+    errno = error;
+    return -1;
+  }
+  return number;
+}
+
 int guardian_packet_pair(int ends[2]) {
   return socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends);
 }

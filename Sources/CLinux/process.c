@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
@@ -71,3 +72,12 @@ void guardian_close_on_exec_from(int first) {
   }
   closedir(folder);
 }
+
+bool guardian_contains(const void *bytes, size_t size, const void *pattern, size_t length) {
+  return memmem(bytes, size, pattern, length) != NULL;
+}
+
+const unsigned long guardian_tiocsptlck = TIOCSPTLCK;
+const unsigned long guardian_tiocgptpeer = TIOCGPTPEER;
+
+void guardian_become_subreaper(void) { prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); }

@@ -83,6 +83,11 @@ package enum Processes {
     return Int32(fields[2])
   }
 
+  package static func session(of pid: Int32) -> Int32? {
+    guard let fields = statFields(pid), fields.count > 3 else { return nil }
+    return Int32(fields[3])
+  }
+
   package static func state(of pid: Int32) -> Character? { statFields(pid)?.first?.first }
 
   /// The process's own name for itself, made printable.

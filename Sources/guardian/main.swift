@@ -1,3 +1,24 @@
+// guardian: arguments in, supervision, exit code out. Nothing is decided here.
+import CSpawn
 import Glibc
+import Policy
+import Settings
+import Supervision
 
-exit(70)
+// Before anything can change them: the program gets exactly these.
+let inherited = guardian_signal_state_save()
+
+let arguments = CommandLine.arguments
+let environment = ProcessVectors.environment
+let configuration = Settings.parse(
+  arguments: Array(arguments), environment: ProcessVectors.texts(environment))
+
+do throws(SupervisorError) {
+  let supervisor = try Supervisor(
+    configuration, arguments: ProcessVectors.arguments, environment: environment,
+    inherited: inherited)
+  Departure.leave(try supervisor.run())
+} catch {
+  ProcessVectors.complain("guardian: " + error.words + "\n")
+  exit(error.exitCode)
+}

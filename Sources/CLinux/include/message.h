@@ -23,6 +23,8 @@ ssize_t guardian_send(int socket, const void *bytes, size_t size, const int *des
 
 /* A datagram socket bound to `path` (≤ 107 bytes), non-blocking, close-on-exec; with SO_PASSCRED. */
 int guardian_bind_datagram(const char *path);
+/* A datagram socket connected to `path`, non-blocking, close-on-exec. */
+int guardian_connect_datagram(const char *path);
 /* Two ends of a SOCK_SEQPACKET pair, close-on-exec. */
 int guardian_packet_pair(int ends[2]);
 #endif

@@ -2,6 +2,7 @@
  * Swift cannot import. Return -1 with errno, like the calls themselves. */
 #ifndef GUARDIAN_CLINUX_PROCESS_H
 #define GUARDIAN_CLINUX_PROCESS_H
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -25,4 +26,14 @@ int guardian_pidfd_exit_status(int pidfd, int *status);
 /* Closes nothing: marks every descriptor from `first` on close-on-exec, so that what guardian's
  * own parent left open does not reach anybody. */
 void guardian_close_on_exec_from(int first);
+
+/* ioctl numbers that are expressions to the preprocessor. */
+extern const unsigned long guardian_tiocsptlck;
+extern const unsigned long guardian_tiocgptpeer;
+
+/* PR_SET_CHILD_SUBREAPER. */
+void guardian_become_subreaper(void);
+
+/* memmem(3), a GNU extension. */
+bool guardian_contains(const void *bytes, size_t size, const void *pattern, size_t length);
 #endif

@@ -1,0 +1,97 @@
+// One life's channel: a folder that only this life's environment names, with the ring, the bell
+// and the notify socket. A new one for every life, so that a writer of an old life can reach
+// nothing of the new one; made ahead, so that a restart does not pay for it.
+import CLinux
+import Glibc
+import Kernel
+import Ring
+
+final class Channel {
+  let life: UInt32
+  let folder: String
+  let bell: FileDescriptor
+  let notify: FileDescriptor
+  let output: ProgramOutput
+  private let ring: FileDescriptor
+
+  /// Under `runtime`, which others may pass through but not read.
+  init(
+    life: UInt32, runtime: String, captureTimeout: Duration, sink: OutputSink, loop: EventLoop
+  ) throws(SystemError) {
+    self.life = life
+    folder = runtime + "/" + Randomness.hex(bytes: 16)
+    try Files.makeDirectory(folder)
+    do {
+      ring = try Channel.makeRing(folder + "/ring", life: life, captureTimeout: captureTimeout)
+      bell = try Sockets.bindDatagram(folder + "/bell", mode: 0o666)
+      notify = try Sockets.bindDatagram(folder + "/notify", mode: 0o666)
+      output = try ProgramOutput(folder: folder, sink: sink, loop: loop)
+      // The program may run as another user: it may enter, and must know the name.
+      try Files.setPermissions(folder, 0o711)
+    } catch {
+      Files.removeShallow(folder)
+      throw error
+    }
+  }
+
+  /// Whether a folder's name is that of a channel.
+  static func isName(_ name: String) -> Bool {
+    name.utf8.count == 32
+      && name.utf8.allSatisfy { (48...57).contains($0) || (97...102).contains($0) }
+  }
+
+  deinit { Files.removeShallow(folder) }
+
+  private static func makeRing(
+    _ path: String, life: UInt32, captureTimeout: Duration
+  ) throws(SystemError) -> FileDescriptor {
+    let ring = try FileDescriptor.open(path, O_RDWR | O_CREAT | O_EXCL)
+    try ring.truncate(to: Int64(RingLayout.size))
+    let header = RingHeaderEncoder.bytes(
+      life: life, guardianPID: getpid(),
+      captureTimeoutMilliseconds: UInt32(clamping: captureTimeout.milliseconds),
+      handlerRunsMax: Limit.handlerRuns)
+    try ring.write(header, at: 0)
+    try ring.setPermissions(0o666)
+    return ring
+  }
+
+  var ringNumber: Int32 { ring.raw }
+
+  /// A copy of the ring as it is now; the program may be writing. A ring that somebody made
+  /// longer is cut back: it would fill the runtime folder's file system.
+  func readRing() -> [UInt8] {
+    if let status = try? ring.status(), status.size > Int64(RingLayout.size) {
+      try? ring.truncate(to: Int64(RingLayout.size))
+    }
+    return (try? ring.read(count: RingLayout.size, at: 0)) ?? []
+  }
+
+  /// One crash record, as far as it can be believed.
+  func crashRecord(slot: UInt32) -> RingContents.CrashRecord? {
+    RingDecoder.decode(readRing()).crashes.first { $0.slot == Int(slot) }
+  }
+
+  /// Bits of `guardian_handler_flag`.
+  var handlerFlags: UInt32 { RingDecoder.decode(readRing()).header.handlerFlags }
+
+  /// Lets the thread go that waits in the handler. It wakes by itself: its waits are short.
+  func release(slot: UInt32) {
+    guard slot < RingLayout.slotCount else { return }
+    let offset = Int64(RingLayout.releaseOffset(slot: Int(slot)))
+    var one: UInt32 = 1
+    let bytes = unsafe withUnsafeBytes(of: &one) { unsafe Array($0) }
+    try? ring.write(bytes, at: offset)
+  }
+}
+
+extension Duration {
+  /// Rounded up; at least 0.
+  var milliseconds: Int64 {
+    let (seconds, attoseconds) = components
+    return max(0, seconds * 1000 + (attoseconds + 999_999_999_999_999) / 1_000_000_000_000_000)
+  }
+  var seconds: Double {
+    Double(components.seconds) + Double(components.attoseconds) / 1e18
+  }
+}

@@ -1,0 +1,175 @@
+// A plan in Swift for the C code between clone and exec.
+import CSpawn
+import Glibc
+import Kernel
+
+/// Where a start failed and why.
+struct LaunchFailure: Error {
+  let step: guardian_spawn_step
+  let errno: Int32
+
+  /// "cannot execute '/bin/x': no such file" without what follows from it.
+  func words(_ launch: Launch) -> String {
+    let path = Printable.text(launch.path)
+    let doing: String =
+      switch step {
+      case GUARDIAN_SPAWN_CLONE: "create a process for"
+      case GUARDIAN_SPAWN_GROUP: "make a process group for"
+      case GUARDIAN_SPAWN_TERMINAL: "give the terminal to"
+      case GUARDIAN_SPAWN_DESCRIPTORS: "set up the descriptors of"
+      case GUARDIAN_SPAWN_OOM_SCORE: "set the OOM score of"
+      case GUARDIAN_SPAWN_NICE: "set the priority of"
+      case GUARDIAN_SPAWN_LIMIT: "set a resource limit of"
+      case GUARDIAN_SPAWN_USER: "change the user of"
+      case GUARDIAN_SPAWN_DIRECTORY:
+        "enter the working directory '\(launch.directory ?? "")' for"
+      case GUARDIAN_SPAWN_DEATH_SIGNAL: "set the death signal of"
+      default: "execute"
+      }
+    return "cannot \(doing) '\(path)': \(SystemError.text(errno))"
+  }
+}
+
+/// A child that runs what was asked for.
+final class Child {
+  let pid: Int32
+  let pidfd: FileDescriptor
+  init(pid: Int32, pidfd: consuming FileDescriptor) {
+    self.pid = pid
+    self.pidfd = pidfd
+  }
+  func signal(_ number: Int32) { try? Processes.signal(pidfd, number) }
+}
+
+struct Launch {
+  struct Limit {
+    let resource: Int32
+    let soft: UInt64
+    let hard: UInt64
+  }
+  struct User {
+    let uid: UInt32
+    let gid: UInt32
+    let groups: [UInt32]
+  }
+
+  /// As execve takes it.
+  var path: [UInt8] = []
+  var arguments: [[UInt8]] = []
+  var environment = Environment([])
+  /// From our number to the child's; everything else is closed.
+  var descriptors: [(from: Int32, to: Int32)] = [(0, 0), (1, 1), (2, 2)]
+  var signals = guardian_signal_state()
+  var ownGroup = false
+  var terminal: Int32 = -1
+  var deathSignal: Int32 = 0
+  var directory: String?
+  var umask: UInt32?
+  var nice: Int32?
+  var oomScoreAdjust: Int32?
+  var limits: [Limit] = []
+  var user: User?
+  /// Variables whose value becomes the child's own pid.
+  var pidVariables: [String] = []
+  /// Fork instead of sharing memory until exec.
+  var plainFork = false
+
+  /// Starts it. A child whose set-up failed has been reaped when this throws.
+  func start() throws(LaunchFailure) -> Child {
+    var environment = environment
+    let room = String(repeating: "0", count: Int(GUARDIAN_SPAWN_PID_BYTES))
+    for name in pidVariables { environment.set(name, room) }
+    let argv = CStrings(arguments)
+    let envp = CStrings(environment.entries)
+    let pathVector = CStrings([path])
+    let texts = CStrings(
+      [Array((directory ?? "").utf8), Array(String(oomScoreAdjust ?? 0).utf8)])
+    let placed = descriptors.sorted { $0.to < $1.to }.map {
+      guardian_spawn_descriptor(from: $0.from, to: $0.to)
+    }
+    let limited = limits.map {
+      guardian_spawn_limit(resource: $0.resource, soft: $0.soft, hard: $0.hard)
+    }
+    let groups = user?.groups ?? []
+
+    var plan = unsafe guardian_spawn_plan()
+    unsafe plan.path = UnsafePointer(pathVector.vector[0])
+    unsafe plan.argv = UnsafePointer(argv.vector)
+    unsafe plan.envp = UnsafePointer(envp.vector)
+    unsafe plan.terminal = terminal
+    unsafe plan.signals = signals
+    unsafe plan.death_signal = deathSignal
+    var flags: UInt32 = 0
+    if ownGroup { flags |= GUARDIAN_SPAWN_OWN_GROUP.rawValue }
+    if plainFork { flags |= GUARDIAN_SPAWN_PLAIN_FORK.rawValue }
+    if let umask {
+      flags |= GUARDIAN_SPAWN_SET_UMASK.rawValue
+      unsafe plan.umask = umask
+    }
+    if let nice {
+      flags |= GUARDIAN_SPAWN_SET_NICE.rawValue
+      unsafe plan.nice = nice
+    }
+    if oomScoreAdjust != nil { unsafe plan.oom_score_adjust = UnsafePointer(texts.vector[1]) }
+    if directory != nil { unsafe plan.directory = UnsafePointer(texts.vector[0]) }
+    if let user {
+      flags |= GUARDIAN_SPAWN_CHANGE_USER.rawValue
+      unsafe plan.uid = user.uid
+      unsafe plan.gid = user.gid
+    }
+    if !pidVariables.isEmpty {
+      flags |= GUARDIAN_SPAWN_WRITE_PID.rawValue
+      func place(_ index: Int) -> UnsafeMutablePointer<CChar>? {
+        guard index < pidVariables.count,
+          let position = environment.position(of: pidVariables[index]),
+          let entry = unsafe envp.vector[position]
+        else { return nil }
+        return unsafe entry + pidVariables[index].utf8.count + 1
+      }
+      unsafe plan.pid_places = unsafe (place(0), place(1))
+    }
+    unsafe plan.flags = flags
+
+    let result = unsafe placed.withUnsafeBufferPointer { placed in
+      unsafe limited.withUnsafeBufferPointer { limited in
+        unsafe groups.withUnsafeBufferPointer { groups in
+          unsafe plan.descriptors = placed.baseAddress
+          unsafe plan.descriptor_count = UInt32(placed.count)
+          unsafe plan.limits = limited.baseAddress
+          unsafe plan.limit_count = UInt32(limited.count)
+          unsafe plan.groups = groups.baseAddress
+          unsafe plan.group_count = UInt32(groups.count)
+          return withExtendedLifetime((argv, envp, pathVector, texts)) {
+            unsafe guardian_spawn(&plan)
+          }
+        }
+      }
+    }
+    let step = guardian_spawn_step(UInt32(result.step))
+    if step != GUARDIAN_SPAWN_NONE || result.pidfd < 0 {
+      if result.pidfd >= 0 { close(result.pidfd) }
+      if result.pid > 0 {
+        // A child that runs but cannot be watched is none (only a kernel below 5.3 could).
+        if step == GUARDIAN_SPAWN_NONE { kill(result.pid, SIGKILL) }
+        var status: Int32 = 0
+        while unsafe waitpid(result.pid, &status, 0) < 0 && errno == EINTR {}
+      }
+      throw LaunchFailure(
+        step: step == GUARDIAN_SPAWN_NONE ? GUARDIAN_SPAWN_CLONE : step,
+        errno: step == GUARDIAN_SPAWN_NONE ? ENOSYS : result.error)
+    }
+    return Child(pid: result.pid, pidfd: FileDescriptor(owning: result.pidfd))
+  }
+}
+
+/// Bytes of a stranger, fit for a message on a terminal.
+enum Printable {
+  static func text(_ bytes: some Sequence<UInt8>, limit: Int = 200) -> String {
+    let text = String(decoding: Array(bytes.prefix(limit)), as: UTF8.self)
+    return String(
+      String.UnicodeScalarView(
+        text.unicodeScalars.map {
+          $0.value < 32 || (127..<160).contains($0.value) ? "?" : $0
+        }))
+  }
+}

@@ -1,0 +1,45 @@
+// Every limit of the supervisor, with its reason.
+
+enum Limit {
+  /// Kept of what the program wrote to standard error: enough for the longest traces seen (a Java
+  /// stack with causes), small enough to read.
+  static let tailBytes = 64 * 1024
+  static let tailLines = 200
+  /// A longer line is cut: one line must not push out all others.
+  static let lineBytes = 8 * 1024
+  /// One read of output. As large as the pipe, so that a flood costs few calls.
+  static let readBytes = 256 * 1024
+  /// Asked for as the FIFO's size; the kernel allows an unprivileged user 1 MiB.
+  static let pipeBytes: Int32 = 1 << 20
+  /// Output waiting for a sink that does not take it: above this guardian stops reading, and the
+  /// program feels the back-pressure as it would without guardian.
+  static let backlogBytes = 256 * 1024
+  /// What an ending may add to it when its last lines are drained.
+  static let backlogDrainBytes = 8 << 20
+  /// After so long without progress a sink counts as stuck: the oldest output is dropped and
+  /// counted, so that a broken log never stops the program.
+  static let sinkPatience = Duration.seconds(5)
+  /// Output pipes of earlier lives that descendants still hold open. The oldest is let go.
+  static let earlierOutputs = 8
+  /// Datagrams read at one wake-up, so that a flood of bells cannot starve the loop.
+  static let datagramsPerTurn = 64
+  /// Captures at one time, and those waiting: a prefork server's workers may all crash at once.
+  static let capturesAtOnce = 2
+  static let capturesWaiting = 16
+  /// Reports being worked on at one time, at the lowest priority.
+  static let reportersAtOnce = 2
+  /// Reports waiting for a reporter; more are stored plain.
+  static let reportersWaiting = 64
+  /// Crashed descendants watched until they die.
+  static let descendantsWatched = 64
+  /// A notify message; systemd's own limit is a page.
+  static let notifyBytes = 4096
+  /// STATUS= text that is passed on.
+  static let statusBytes = 512
+  /// The state file: 10 000 failures of some 100 bytes.
+  static let stateBytes = 4 << 20
+  /// Further runs of the handler in one life do nothing but die.
+  static let handlerRuns: UInt32 = 64
+  /// Numbers tried behind a name that was not given.
+  static let nameAttempts = 99
+}

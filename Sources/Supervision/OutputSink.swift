@@ -1,0 +1,170 @@
+// guardian's own standard error: what the program wrote goes on to it, and guardian's messages
+// between. Writing never blocks the loop. A stuck sink is waited for (the program then feels the
+// back-pressure), after a while its oldest output is dropped and counted; it never stops anything.
+import CSystemd
+import Glibc
+import Kernel
+
+final class OutputSink {
+  private let loop: EventLoop
+  /// Our own open file where the kernel lets us re-open it: O_NONBLOCK is a property of the open
+  /// file, and the one we got is shared with whoever started us.
+  private let descriptor: SharedDescriptor?
+  private let isSocket: Bool
+  private let mayBlock: Bool
+  private var backlog: [UInt8] = []
+  private var done = 0
+  private var writable: EventSource?
+  private var patience: EventLoop.Timer?
+  private var stuck = false
+  private var dropped: UInt64 = 0
+  /// Called when output may be read again.
+  var onRoom: () -> Void = {}
+  let isTerminal: Bool
+
+  init(_ number: Int32, loop: EventLoop) {
+    self.loop = loop
+    isTerminal = isatty(number) == 1
+    var status = stat()
+    let known = unsafe fstat(number, &status) == 0
+    isSocket = known && status.st_mode & S_IFMT == S_IFSOCK
+    if !known {
+      descriptor = nil
+      mayBlock = false
+    } else if !isSocket,
+      let own = try? SharedDescriptor(
+        FileDescriptor.open(
+          "/proc/self/fd/\(number)", O_WRONLY | O_NONBLOCK | O_APPEND | O_NOCTTY))
+    {
+      descriptor = own
+      mayBlock = false
+    } else {
+      let copy = fcntl(number, F_DUPFD_CLOEXEC, 3)
+      descriptor = copy < 0 ? nil : SharedDescriptor(FileDescriptor(owning: copy))
+      mayBlock = !isSocket
+    }
+    patience = try? loop.timer(CLOCK_MONOTONIC) { [unowned self] in giveUpOnSink() }
+    if let raw = descriptor?.raw {
+      // A plain file cannot be polled, and need not be.
+      writable = try? loop.watch(raw, events: EPOLLOUT.rawValue, urgency: .output) {
+        [unowned self] _ in flush()
+      }
+      writable?.isEnabled = false
+    }
+  }
+
+  private var waiting: Int { backlog.count - done }
+
+  /// Whether more output should be read now.
+  var hasRoom: Bool { stuck || waiting < Limit.backlogBytes }
+
+  func write(_ bytes: ArraySlice<UInt8>) {
+    if waiting > 0 {
+      keep(bytes)
+      return
+    }
+    let sent = attempt(bytes)
+    if sent < bytes.count { keep(bytes.dropFirst(sent)) }
+  }
+
+  func write(_ text: String) { write(Array(text.utf8)[...]) }
+
+  /// How many bytes it took.
+  private func attempt(_ bytes: ArraySlice<UInt8>) -> Int {
+    guard let raw = descriptor?.raw else { return bytes.count }
+    var sent = 0
+    while sent < bytes.count {
+      var size = bytes.count - sent
+      if mayBlock {
+        // poll(2) promises that a pipe takes PIPE_BUF bytes without blocking, no more.
+        var ready = pollfd(fd: raw, events: Int16(POLLOUT), revents: 0)
+        if unsafe poll(&ready, 1, 0) != 1 { return sent }
+        size = min(size, Int(PIPE_BUF))
+      }
+      let count = unsafe bytes.withUnsafeBytes { buffer in
+        let start = unsafe buffer.baseAddress! + sent
+        return unsafe isSocket
+          ? send(raw, start, size, Int32(MSG_DONTWAIT | MSG_NOSIGNAL))
+          : Glibc.write(raw, start, size)
+      }
+      if count >= 0 {
+        sent += count
+        continue
+      }
+      if errno == EINTR { continue }
+      if errno == EAGAIN { return sent }
+      // Nobody reads any more, or the disk is full: it is lost, and the program goes on.
+      dropped += UInt64(bytes.count - sent)
+      return bytes.count
+    }
+    return sent
+  }
+
+  private func keep(_ bytes: ArraySlice<UInt8>) {
+    if waiting == 0 {
+      backlog.removeAll(keepingCapacity: true)
+      done = 0
+      patience?.set(after: Limit.sinkPatience)
+      writable?.isEnabled = true
+    }
+    backlog.append(contentsOf: bytes)
+    let limit = stuck ? Limit.backlogBytes : Limit.backlogDrainBytes
+    if waiting > limit { drop(waiting - limit) }
+  }
+
+  private func drop(_ count: Int) {
+    done += count
+    dropped += UInt64(count)
+    compact()
+  }
+
+  private func compact() {
+    if done < Limit.backlogBytes && done < backlog.count { return }
+    backlog.removeFirst(done)
+    done = 0
+  }
+
+  private func flush() {
+    let sent = attempt(backlog[done...])
+    done += sent
+    if sent > 0 {
+      if stuck {
+        stuck = false
+      }
+      patience?.set(after: Limit.sinkPatience)
+    }
+    compact()
+    if waiting == 0 {
+      // A burst must not hold its memory for ever.
+      backlog = []
+      done = 0
+      writable?.isEnabled = false
+      patience?.disarm()
+      if dropped > 0 {
+        let text = "guardian: standard error took nothing for a while: \(dropped) bytes dropped\n"
+        dropped = 0
+        write(text)
+      }
+    }
+    if hasRoom { onRoom() }
+  }
+
+  private func giveUpOnSink() {
+    if waiting == 0 { return }
+    stuck = true
+    onRoom()
+  }
+
+  /// Before guardian leaves: what still goes without waiting longer than `limit`.
+  func finish(within limit: Duration) {
+    let end = Clock.monotonic + limit
+    while waiting > 0, let raw = descriptor?.raw {
+      let left = end - Clock.monotonic
+      if left <= .zero { return }
+      var ready = pollfd(fd: raw, events: Int16(POLLOUT), revents: 0)
+      let milliseconds = Int32(clamping: left.components.seconds * 1000 + 10)
+      if unsafe poll(&ready, 1, milliseconds) != 1 { continue }
+      done += attempt(backlog[done...])
+    }
+  }
+}

@@ -1,0 +1,170 @@
+// The command and its surroundings: what is run, with which environment and descriptors. Made
+// once from guardian's own; each life gets its own few variables.
+import CLinux
+import CSpawn
+import Glibc
+import Kernel
+import Policy
+import Settings
+
+struct ProgramCommand {
+  private let arguments: [[UInt8]]
+  private let base: Environment
+  /// guardian's own environment, for its helpers.
+  let ownEnvironment: Environment
+  /// What every life has in common.
+  let launch: Launch
+  private let user: UInt32
+  private let null: SharedDescriptor?
+  private let output: Int32
+  private let input: Int32
+  private let listening: [SharedDescriptor]
+  private let cache = Cache()
+
+  private final class Cache {
+    var key: (path: [UInt8], status: FileStatus)?
+    var executable: Executable?
+  }
+
+  init(_ configuration: Configuration, arguments own: [[UInt8]], environment: [[UInt8]]) {
+    // From the original vector: arguments need not be UTF-8.
+    if let start = configuration.commandStart, start < own.count {
+      arguments = Array(own[start...])
+    } else {
+      arguments = configuration.command.map { Array($0.utf8) }
+    }
+    var environment = Environment(environment)
+    ownEnvironment = environment
+    for name in Settings.inputVariables { environment[name] = nil }
+    for name in [
+      "GUARDIAN_CONFIG", "GUARDIAN_CHANNEL", "GUARDIAN_PROGRAM_NAME", "GUARDIAN_LIFE",
+      "GUARDIAN_CRASHED_LAST_RUN", "GUARDIAN_LAST_REPORT",
+      // The service manager's words to guardian.
+      "NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID",
+    ] { environment[name] = nil }
+    // An outer guardian's handler would ring the wrong bell.
+    if let preload = environment.text("LD_PRELOAD") {
+      let others = preload.split { $0 == ":" || $0 == " " }.filter {
+        !$0.hasSuffix("/" + Toolbox.handlerName) && $0 != Toolbox.handlerName[...]
+      }
+      environment["LD_PRELOAD"] =
+        others.isEmpty ? nil : Array(others.joined(separator: ":").utf8)
+    }
+    // The runtime's own backtrace would run for seconds inside a program that is to restart.
+    if environment["SWIFT_BACKTRACE"] == nil { environment.set("SWIFT_BACKTRACE", "enable=no") }
+
+    // Sockets that the service manager opened go to every life.
+    var listening: [SharedDescriptor] = []
+    if environment.text("LISTEN_PID").flatMap({ Int32($0) }) == getpid(),
+      let count = environment.text("LISTEN_FDS").flatMap({ Int32($0) }), (1...32).contains(count)
+    {
+      for number in 0..<count {
+        let copy = fcntl(3 + number, F_DUPFD_CLOEXEC, 10)
+        if copy >= 0 { listening.append(SharedDescriptor(FileDescriptor(owning: copy))) }
+      }
+    } else {
+      for name in ["LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"] { environment[name] = nil }
+    }
+    self.listening = listening
+    for variable in configuration.environment { environment.set(variable.name, variable.value) }
+    base = environment
+
+    null = try? SharedDescriptor(FileDescriptor.open("/dev/null", O_RDWR))
+    let nullNumber = null?.raw ?? 0
+    input = configuration.standardInput == .null ? nullNumber : 0
+    output = configuration.standardOutput == .null ? nullNumber : 1
+
+    var launch = Launch()
+    launch.arguments = arguments
+    launch.directory = configuration.workingDirectory
+    launch.umask = configuration.umask
+    launch.nice = configuration.nice.map { Int32(clamping: $0) }
+    launch.oomScoreAdjust = configuration.oomScoreAdjust.map { Int32(clamping: $0) }
+    launch.pidVariables = listening.isEmpty ? [] : ["LISTEN_PID"]
+    launch.limits = configuration.limits.compactMap { limit in
+      guard let resource = ResourceNames.number(limit.name) else { return nil }
+      return Launch.Limit(
+        resource: resource, soft: limit.soft ?? .max, hard: limit.hard ?? .max)
+    }
+    self.launch = launch
+    user = geteuid()
+  }
+
+  var nullDescriptor: Int32 { null?.raw ?? 0 }
+  var shownPath: String? { cache.executable.map { Printable.text($0.path) } }
+
+  func descriptors(error: Int32) -> [(from: Int32, to: Int32)] {
+    [(input, 0), (output, 1), (error, 2)]
+      + listening.enumerated().map { ($0.element.raw, 3 + Int32($0.offset)) }
+  }
+
+  /// Looked up anew for every life: a deploy may have replaced it. Unchanged files are not read
+  /// again.
+  func executable() -> Result<Executable, SystemError> {
+    let path: [UInt8]
+    switch ExecutableLookup.find(arguments[0], searchPath: base.text("PATH")) {
+    case .success(let found): path = found
+    case .failure(let error): return .failure(error)
+    }
+    let text = String(decoding: path, as: UTF8.self)
+    let status = try? Files.status(text)
+    if let status, let key = cache.key, key.path == path, key.status == status,
+      let known = cache.executable
+    {
+      return .success(known)
+    }
+    let executable = Executable(
+      path: path, handler: ExecutableLookup.decide(text, user: user))
+    cache.key = status.map { (path, $0) }
+    cache.executable = executable
+    return .success(executable)
+  }
+
+  func environment(
+    life: Life, channel: String, preload: String?, name: String, crashedLastRun: Bool,
+    lastReport: String?, notify: Bool
+  ) -> Environment {
+    var environment = base
+    environment.set("GUARDIAN_PROGRAM_NAME", name)
+    environment.set("GUARDIAN_LIFE", "\(life.rawValue)")
+    environment.set("GUARDIAN_CRASHED_LAST_RUN", crashedLastRun ? "1" : "0")
+    if let lastReport { environment.set("GUARDIAN_LAST_REPORT", lastReport) }
+    environment.set("GUARDIAN_CHANNEL", channel)
+    if notify { environment.set("NOTIFY_SOCKET", channel + "/notify") }
+    if let preload {
+      // Behind the user's own: theirs come first in every lookup, as without guardian.
+      let own = environment.text("LD_PRELOAD").map { $0 + ":" } ?? ""
+      environment.set("LD_PRELOAD", own + preload)
+    }
+    return environment
+  }
+
+  /// For the identity of a failure count.
+  func hash(into hash: inout StableHash) {
+    for argument in arguments { hash.add(argument) }
+    hash.add((launch.directory ?? "").utf8)
+  }
+
+  func hashBinary(into hash: inout StableHash) {
+    guard
+      case .success(let path) = ExecutableLookup.find(
+        arguments[0], searchPath: base.text("PATH"))
+    else { return }
+    hash.add(path)
+    guard let status = try? Files.status(String(decoding: path, as: UTF8.self)) else { return }
+    hash.add(status.device)
+    hash.add(status.inode)
+    hash.add(status.size)
+    hash.add(status.modifiedNanoseconds)
+  }
+}
+
+/// setrlimit(2) by the names that prlimit(1) uses.
+enum ResourceNames {
+  private static let numbers: [String: Int32] = [
+    "cpu": 0, "fsize": 1, "data": 2, "stack": 3, "core": 4, "rss": 5, "nproc": 6, "nofile": 7,
+    "memlock": 8, "as": 9, "locks": 10, "sigpending": 11, "msgqueue": 12, "nice": 13,
+    "rtprio": 14, "rttime": 15,
+  ]
+  static func number(_ name: String) -> Int32? { numbers[name] }
+}

@@ -1,0 +1,106 @@
+// One life's standard error: a FIFO that the program holds open for reading too, so that it is
+// not killed by SIGPIPE when guardian dies, or a pseudo-terminal when guardian writes to a
+// terminal, so that colours stay. What comes is passed on, its tail kept.
+import CLinux
+import Glibc
+import Kernel
+
+final class ProgramOutput {
+  private let loop: EventLoop
+  private let sink: OutputSink
+  private let reading: FileDescriptor
+  /// For the child; ours is closed after the spawn, or the end would never be seen.
+  private var writing: FileDescriptor?
+  private var source: EventSource?
+  private var buffer: [UInt8] = []
+  private(set) var tail = OutputTail()
+  private(set) var isOpen = true
+  let isTerminal: Bool
+
+  /// Made ahead of the life that writes to it; not watched until `begin`.
+  init(folder: String, sink: OutputSink, loop: EventLoop) throws(SystemError) {
+    self.loop = loop
+    self.sink = sink
+    if sink.isTerminal, let pair = Terminal.openPair(like: 2) {
+      reading = FileDescriptor(owning: pair.master)
+      writing = FileDescriptor(owning: pair.slave)
+      isTerminal = true
+      try reading.setNonBlocking()
+      return
+    }
+    isTerminal = false
+    let path = folder + "/stderr"
+    try Files.makeFIFO(path, mode: 0o600)
+    reading = try FileDescriptor.open(path, O_RDONLY | O_NONBLOCK)
+    writing = try FileDescriptor.open(path, O_RDWR)
+    // Fails when the user's share of pipe pages is used up: then it is 64 KiB.
+    _ = fcntl(reading.raw, F_SETPIPE_SZ, Limit.pipeBytes)
+  }
+
+  /// The number to give to the child.
+  var childDescriptor: Int32 { writing?.raw ?? 2 }
+
+  /// The child has it: read.
+  func begin() {
+    writing = nil
+    source = try? loop.watch(reading.raw, urgency: .output) { [unowned self] _ in
+      pump(limit: Limit.readBytes * 4)
+    }
+    if !sink.hasRoom { source?.isEnabled = false }
+  }
+
+  /// The terminal's size changed: the pseudo-terminal's follows, and the kernel tells the program.
+  func copySize() {
+    if isTerminal { Terminal.copySize(from: 2, to: reading.raw) }
+  }
+
+  func resume() { if isOpen, let source, !source.isEnabled { source.isEnabled = true } }
+
+  /// Reads what is there without waiting, at most `limit` bytes.
+  private func pump(limit: Int) {
+    var total = 0
+    if buffer.isEmpty { buffer = [UInt8](repeating: 0, count: Limit.readBytes) }
+    while total < limit {
+      let count: Int
+      do { count = try reading.read(into: &buffer) } catch {
+        if error.errno == EAGAIN { break }
+        // EIO: the last process closed the pseudo-terminal.
+        close()
+        return
+      }
+      if count == 0 {
+        close()
+        return
+      }
+      total += count
+      let bytes = buffer[..<count]
+      tail.append(bytes, at: Clock.wall)
+      sink.write(bytes)
+      if !sink.hasRoom {
+        source?.isEnabled = false
+        break
+      }
+      if count < Limit.readBytes / 4 { break }
+    }
+    if total < Limit.readBytes / 4 && buffer.count > 0 { buffer = [] }
+  }
+
+  /// At the ending: the last lines are in the pipe already. A descendant that holds it open and
+  /// writes on is not waited for.
+  func drain() {
+    if !isOpen { return }
+    var left = Int(Limit.pipeBytes) * 2
+    var piece = [UInt8](repeating: 0, count: Limit.readBytes)
+    while left > 0, let count = try? reading.read(into: &piece), count > 0 {
+      left -= count
+      tail.append(piece[..<count], at: Clock.wall)
+      sink.write(piece[..<count])
+    }
+  }
+
+  func close() {
+    isOpen = false
+    source = nil
+    buffer = []
+  }
+}

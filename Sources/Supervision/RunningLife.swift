@@ -1,0 +1,116 @@
+// What guardian holds of one life: the process, its channel, and the evidence as it comes in.
+import Glibc
+import Kernel
+import Policy
+import Reports
+
+final class RunningLife {
+  let number: Life
+  let child: Child
+  let channel: Channel
+  let handler: HandlerDecision
+  /// Wall clock, nanoseconds since the epoch: for show.
+  let startedWall: Int64
+  let startedBoot: Duration
+  /// What it was started with, for a report of a process that is gone already.
+  let environment: Environment
+  var bell: EventSource?
+  var notify: EventSource?
+  /// The crash of the main process that was announced, or a snapshot of a hang.
+  var incident: OpenIncident?
+  /// Set when the main process was seen dead; it may not have been reaped yet.
+  var ended: WaitResult?
+  var endedBoot: Duration?
+  var reaped = false
+  var stopAsked = false
+  /// Bells that were let go without a capture.
+  var bellsRefused = 0
+  var ringsRefused = 0
+  var statusText: String?
+
+  init(
+    _ number: Life, child: Child, channel: Channel, handler: HandlerDecision,
+    environment: Environment
+  ) {
+    self.number = number
+    self.child = child
+    self.channel = channel
+    self.handler = handler
+    self.environment = environment
+    startedWall = Clock.wall
+    startedBoot = Clock.boot
+  }
+
+  var pid: Int32 { child.pid }
+  /// Until now, or until it ended.
+  var uptime: Duration { (endedBoot ?? Clock.boot) - startedBoot }
+}
+
+/// One report in the making: evidence is added until the ending is known and the capture is over.
+final class OpenIncident {
+  let id: ReportID
+  let life: RunningLife?
+  let role: Program.Role
+  let pid: Int32
+  /// The crash record that the bell named.
+  let slot: UInt32?
+  /// nil: the store could not be written to.
+  var folder: IncidentFolder<KernelStoreCalls>?
+  var process = ProcessTexts()
+  var senderName: String?
+  var isCapturing = false
+  var summary: CaptureSummary?
+  var replaced: [(descriptor: SharedDescriptor, path: String)] = []
+  var defects: [String] = []
+  /// Of a start that failed there is no life.
+  var lifeNumber: Life
+  var ending: (ending: Ending, verdict: Verdict?, time: WallTime)?
+  var tail: [Incident.StderrLine] = []
+
+  init(
+    _ id: ReportID, life: RunningLife?, number: Life, role: Program.Role, pid: Int32, slot: UInt32?
+  ) {
+    self.id = id
+    self.life = life
+    self.lifeNumber = number
+    self.role = role
+    self.pid = pid
+    self.slot = slot
+  }
+}
+
+/// A process of guardian's own that is not the program.
+final class Helper {
+  enum Work {
+    case capture(OpenIncident, RunningLife)
+    case reporter(OpenIncident)
+    case giveUp
+  }
+  let child: Child
+  let work: Work
+  /// The capture's result comes here; it has a time limit.
+  var result: SharedDescriptor?
+  var limit: EventLoop.Timer?
+
+  init(_ child: Child, _ work: Work) {
+    self.child = child
+    self.work = work
+  }
+}
+
+/// A descendant that crashed and is watched until it dies.
+final class WatchedDescendant {
+  let incident: OpenIncident
+  let life: RunningLife
+  let pidfd: FileDescriptor
+  let signal: Int32
+  var source: EventSource?
+  init(
+    _ incident: OpenIncident, _ life: RunningLife, pidfd: consuming FileDescriptor, signal: Int32
+  ) {
+    self.incident = incident
+    self.life = life
+    self.pidfd = pidfd
+    self.signal = signal
+  }
+}

@@ -1,0 +1,107 @@
+// The state file: what outlives guardian. A text of one fact a line, replaced in one step. It is
+// read as hostile: whatever is not exactly as written here makes it no state at all, which costs
+// a count and nothing else.
+import Kernel
+import Policy
+
+enum StateFile {
+  static let name = "state"
+  private static let head = "guardian.state/1"
+
+  static func encode(_ history: CrashHistory) -> [UInt8] {
+    var text = head + "\n"
+    func line(_ key: String, _ value: String) {
+      // One fact a line, whatever the fact holds.
+      text += key + " "
+      text += String(value.unicodeScalars.map { $0 == "\n" ? " " : Character($0) }) + "\n"
+    }
+    line("boot", history.bootID)
+    line("binary", history.identity.binary)
+    line("command", history.identity.command)
+    line("configuration", history.identity.configuration)
+    line("departure", history.departure.rawValue)
+    line("last-life", String(history.lastLife.rawValue))
+    line("row", String(history.row))
+    if let signature = history.lastSignature {
+      line("signature", String(signature.rawValue, radix: 16))
+    }
+    line("identical", String(history.identical))
+    line("exec-failed", history.lastExecFailed ? "yes" : "no")
+    for failure in history.failures {
+      let (seconds, attoseconds) = failure.at.components
+      line(
+        "failure",
+        "\(seconds) \(attoseconds / 1_000_000_000) \(failure.life.rawValue) \(failure.words)")
+    }
+    return Array((text + "end\n").utf8)
+  }
+
+  /// nil: not a state file, or a damaged one.
+  static func decode(_ bytes: [UInt8]) -> CrashHistory? {
+    guard bytes.count < Limit.stateBytes, let text = String(validating: bytes, as: UTF8.self)
+    else { return nil }
+    var lines = text.split(separator: "\n", omittingEmptySubsequences: false)[...]
+    guard lines.popFirst() == head[...], lines.popLast() == "", lines.popLast() == "end" else {
+      return nil
+    }
+    var facts: [Substring: Substring] = [:]
+    var failures: [CrashHistory.Failure] = []
+    for line in lines {
+      guard let space = line.firstIndex(of: " ") else { return nil }
+      let value = line[line.index(after: space)...]
+      if line[..<space] != "failure" {
+        if facts.updateValue(value, forKey: line[..<space]) != nil { return nil }
+        continue
+      }
+      let words = value.split(separator: " ", maxSplits: 3)
+      guard words.count == 4, let seconds = Int64(words[0]), (0..<1 << 40).contains(seconds),
+        let nanoseconds = Int64(words[1]), (0..<1_000_000_000).contains(nanoseconds),
+        let life = UInt32(words[2]), failures.count <= CrashHistory.maxCrashesLimit
+      else { return nil }
+      failures.append(
+        CrashHistory.Failure(
+          at: .seconds(seconds) + .nanoseconds(nanoseconds), life: Life(rawValue: life),
+          words: Printable.text(words[3].utf8)))
+    }
+    guard let boot = facts["boot"], let binary = facts["binary"], let command = facts["command"],
+      let configuration = facts["configuration"],
+      let departure = facts["departure"].flatMap({
+        CrashHistory.Departure(rawValue: String($0))
+      }),
+      let lastLife = facts["last-life"].flatMap({ UInt32($0) }),
+      let row = facts["row"].flatMap({ Int($0) }), (0...1_000_000_000).contains(row),
+      let identical = facts["identical"].flatMap({ Int($0) }),
+      (0...1_000_000_000).contains(identical), let execFailed = facts["exec-failed"]
+    else { return nil }
+    var history = CrashHistory(
+      bootID: String(boot),
+      identity: CrashHistory.Identity(
+        binary: String(binary), command: String(command), configuration: String(configuration)))
+    history.departure = departure
+    history.lastLife = Life(rawValue: lastLife)
+    history.row = row
+    history.identical = identical
+    history.lastExecFailed = execFailed == "yes"
+    if let signature = facts["signature"] {
+      guard let value = UInt64(signature, radix: 16) else { return nil }
+      history.lastSignature = CrashSignature(rawValue: value)
+    }
+    history.failures = failures
+    return history
+  }
+}
+
+/// FNV-1a: the same on every machine and in every run, which Swift's own hash is not. For names
+/// of things, not against an enemy.
+struct StableHash {
+  private(set) var value: UInt64 = 0xcbf2_9ce4_8422_2325
+  mutating func add(_ bytes: some Sequence<UInt8>) {
+    for byte in bytes { value = (value ^ UInt64(byte)) &* 0x100_0000_01b3 }
+    // An end mark, so that "ab","c" is not "a","bc".
+    value = (value ^ 0xff) &* 0x100_0000_01b3
+  }
+  mutating func add(_ number: some FixedWidthInteger) {
+    add(String(number).utf8)
+  }
+  var text: String { String(value, radix: 16) }
+}

@@ -1,0 +1,333 @@
+// Crashes as they are announced: the bell, the capture while the program waits, its release.
+// Everything a bell says is hostile but its sender, which is the kernel's word.
+import CLinux
+import CSpawn
+import Glibc
+import Kernel
+import Policy
+import Reports
+import Ring
+
+extension Supervisor {
+  // MARK: the bell
+
+  func bells(of life: RunningLife) {
+    for _ in 0..<Limit.datagramsPerTurn {
+      guard let datagram = Sockets.receive(life.channel.bell, limit: 64) else { return }
+      guard let bell = Bell(datagram.bytes), datagram.senderPID > 0 else { continue }
+      rang(bell, life, sender: datagram.senderPID)
+    }
+  }
+
+  private func rang(_ bell: Bell, _ life: RunningLife, sender: Int32) {
+    if sender == life.pid {
+      guard life.ended == nil else { return }
+      if let earlier = life.incident {
+        // A program that lived through one fault and has another: only the last can kill it.
+        if earlier.isCapturing {
+          life.channel.release(slot: bell.slot)
+          return
+        }
+        discard(earlier)
+      }
+      let incident = begin(life, role: .main, pid: sender, slot: bell.slot)
+      life.incident = incident
+      feed(.crashAnnounced(life.number))
+      if life.incident === incident { capture(incident, life, thread: bell.thread, limit: nil) }
+      return
+    }
+    descendantRang(bell, life, sender: sender)
+  }
+
+  /// Begins a report: its folder, and what /proc says while the process is still there.
+  private func begin(
+    _ life: RunningLife, role: Program.Role, pid: Int32, slot: UInt32?
+  ) -> OpenIncident {
+    let incident = OpenIncident(
+      ReportID.make(at: .now()), life: life, number: life.number, role: role, pid: pid, slot: slot)
+    openFolder(incident)
+    return incident
+  }
+
+  func openFolder(_ incident: OpenIncident) {
+    do { incident.folder = try store.begin(incident.id) } catch {
+      sayOnce(error.object, "\(error): the report is lost, supervision goes on")
+    }
+  }
+
+  // MARK: the capture
+
+  /// Starts the helper; the program is released in any case, by it or by us.
+  func capture(
+    _ incident: OpenIncident, _ life: RunningLife, thread: Int32, limit: Duration?
+  ) {
+    func without(_ defect: String) {
+      incident.defects.append(defect)
+      captureOver(incident, life)
+    }
+    guard let path = toolbox.capture else {
+      return without("no snapshot: guardian-capture was not found")
+    }
+    guard let folder = incident.folder, let core = try? folder.openCore(),
+      let ends = try? Sockets.packetPair()
+    else { return without("no snapshot: its file cannot be made") }
+    let limit = limit ?? configuration.captureTimeout
+    var launch = Launch()
+    launch.path = Array(path.utf8)
+    launch.arguments =
+      [launch.path]
+      + [
+        "--pid", "\(incident.pid)", "--tid", "\(thread)", "--timeout-ms", "\(limit.milliseconds)",
+      ].map { Array($0.utf8) }
+    launch.descriptors = [
+      (command.nullDescriptor, 0), (command.nullDescriptor, 1), (2, 2), (ends.1.raw, 3),
+      (core.raw, 4),
+    ]
+    if let slot = incident.slot {
+      launch.arguments += ["--slot", "\(slot)"].map { Array($0.utf8) }
+      launch.descriptors.append((life.channel.ringNumber, 5))
+    }
+    do {
+      let child = try launch.start()
+      let helper = Helper(child, .capture(incident, life))
+      helper.result = ends.0
+      helper.limit = try? loop.timer(CLOCK_MONOTONIC) { [unowned self, unowned helper] in
+        incident.defects.append("the snapshot took longer than \(limit.milliseconds) ms")
+        helper.child.signal(SIGKILL)
+        if let slot = incident.slot { life.channel.release(slot: slot) }
+        settle()
+      }
+      helper.limit?.set(after: limit)
+      helpers[child.pid] = helper
+      incident.isCapturing = true
+    } catch {
+      return without("no snapshot: \(error.words(launch))")
+    }
+    // While the helper works, what /proc knows and the process's end will take away.
+    incident.process = ProcessTexts.read(pid: incident.pid)
+    noteSender(incident, life)
+  }
+
+  private func noteSender(_ incident: OpenIncident, _ life: RunningLife) {
+    guard let slot = incident.slot,
+      let record = life.channel.crashRecord(slot: slot), record.code <= 0,
+      record.senderPID > 0, record.senderPID != record.pid
+    else { return }
+    incident.senderName = Processes.name(of: record.senderPID)
+  }
+
+  private func captureOver(_ incident: OpenIncident, _ life: RunningLife) {
+    incident.isCapturing = false
+    if let slot = incident.slot { life.channel.release(slot: slot) }
+    if incident.role == .main { feed(.captureEnded(life.number)) }
+    if incident.ending != nil { write(incident) }
+    startWaitingCapture()
+  }
+
+  func helperEnded(_ helper: Helper, _ result: WaitResult) {
+    switch helper.work {
+    case .capture(let incident, let life):
+      helper.limit?.disarm()
+      if let result = helper.result,
+        let message = Sockets.receive(result.descriptor, limit: CaptureSummary.maximumBytes)
+      {
+        let summary = Captured.summary(message.bytes)
+        incident.summary = summary
+        incident.replaced = zip(message.descriptors, summary.replacedModules).map { ($0, $1) }
+      }
+      if case .exited(0) = result.how {
+      } else if incident.defects.isEmpty {
+        incident.defects.append("no snapshot: guardian-capture \(Words.how(result.how))")
+      }
+      captureOver(incident, life)
+    case .reporter(let incident): reporterEnded(incident, result)
+    case .giveUp: break
+    }
+  }
+
+  /// The machine's time for it is up.
+  func release(_ number: Life) {
+    guard let life = running(number) else { return }
+    if let slot = life.incident?.slot { life.channel.release(slot: slot) }
+    for helper in helpers.values {
+      if case .capture(let incident, let owner) = helper.work, owner === life,
+        incident.role == .main
+      {
+        helper.child.signal(SIGKILL)
+      }
+    }
+  }
+
+  func captureHang(_ number: Life) {
+    guard let life = running(number), life.ended == nil else {
+      feed(.captureEnded(number))
+      return
+    }
+    if let earlier = life.incident, !earlier.isCapturing { discard(earlier) }
+    let incident = begin(life, role: .main, pid: life.pid, slot: nil)
+    life.incident = incident
+    capture(incident, life, thread: life.pid, limit: nil)
+  }
+
+  // MARK: descendants
+
+  private func descendantRang(_ bell: Bell, _ life: RunningLife, sender: Int32) {
+    let record = life.channel.crashRecord(slot: bell.slot)
+    // `yes | head` must not cry wolf, and who is killed from outside has not crashed.
+    let sent = record.map { $0.code <= 0 && $0.senderPID > 0 && $0.senderPID != $0.pid } ?? false
+    if [SIGPIPE, SIGXCPU, SIGXFSZ].contains(bell.signal) || sent
+      || !Processes.isDescendant(sender, of: getpid()) || descendants[sender] != nil
+    {
+      life.channel.release(slot: bell.slot)
+      return
+    }
+    guard descendants.count < Limit.descendantsWatched, let pidfd = try? Processes.open(sender)
+    else {
+      life.bellsRefused += 1
+      life.channel.release(slot: bell.slot)
+      return
+    }
+    let incident = begin(life, role: .descendant, pid: sender, slot: bell.slot)
+    let watched = WatchedDescendant(incident, life, pidfd: pidfd, signal: bell.signal)
+    let raw = watched.pidfd.raw
+    watched.source = try? loop.watch(raw) { [unowned self] _ in
+      descendantEnded(sender, how: nil)
+      settle()
+    }
+    descendants[sender] = watched
+    let busy = helpers.values.filter { if case .capture = $0.work { true } else { false } }.count
+    if busy < Limit.capturesAtOnce {
+      capture(incident, life, thread: bell.thread, limit: nil)
+    } else if capturesWaiting.count < Limit.capturesWaiting {
+      capturesWaiting.append((incident, life))
+    } else {
+      incident.defects.append("no snapshot: too many crashes at one time")
+      life.channel.release(slot: bell.slot)
+    }
+  }
+
+  private func startWaitingCapture() {
+    while !capturesWaiting.isEmpty {
+      let (incident, life) = capturesWaiting.removeFirst()
+      // It has waited as long as a handler waits, or was killed.
+      if incident.ending != nil || descendants[incident.pid] == nil {
+        incident.defects.append("no snapshot: too many crashes at one time")
+        if incident.ending != nil { write(incident) }
+        continue
+      }
+      let thread = incident.slot.flatMap { life.channel.crashRecord(slot: $0)?.tid } ?? incident.pid
+      capture(incident, life, thread: thread, limit: nil)
+      return
+    }
+  }
+
+  /// A child that is neither the program nor a helper: an orphan that came to us.
+  func descendantReaped(_ result: WaitResult) { descendantEnded(result.pid, how: result.how) }
+
+  private func descendantEnded(_ pid: Int32, how: WaitResult.How?) {
+    guard let watched = descendants.removeValue(forKey: pid) else { return }
+    let incident = watched.incident
+    watched.source = nil
+    let known = how ?? Processes.exitStatus(watched.pidfd)
+    let status: Ending.Status
+    switch known {
+    case .exited:
+      // It lived on after the fault and left in its own way.
+      discard(incident)
+      return
+    case .signaled(let signal, let dumped):
+      status = .signaled(Signal(rawValue: signal), coreDumped: dumped)
+    case nil:
+      // Its parent has the wait status, and this kernel tells nobody else.
+      status = .signaled(Signal(rawValue: watched.signal), coreDumped: false)
+      incident.defects.append("the wait status went to its own parent; the signal is the handler's")
+    }
+    incident.ending = (Ending(status: status), nil, .now())
+    say(
+      "\(configuration.name) (life \(watched.life.number.rawValue)): its descendant, pid \(pid), "
+        + "died of \(Signal(rawValue: watched.signal).name); report \(incident.id)", .normal)
+    journal.send(
+      JournalEntry(
+        event: .descendantCrashed, priority: LOG_ERR,
+        message: "A descendant of \(configuration.name), pid \(pid), died of "
+          + Signal(rawValue: watched.signal).name,
+        fields: [
+          ("GUARDIAN_NAME", configuration.name),
+          ("GUARDIAN_LIFE", "\(watched.life.number.rawValue)"), ("GUARDIAN_PID", "\(pid)"),
+          ("GUARDIAN_SIGNAL", Signal(rawValue: watched.signal).name),
+          ("GUARDIAN_REPORT", incident.id.text),
+        ]))
+    if !incident.isCapturing { write(incident) }
+  }
+
+  // MARK: signatures
+
+  /// What makes two endings the same before anything is symbolicated. The crash's place is the
+  /// offset of the instruction in its page, which address space randomisation leaves alone.
+  func signature(of life: RunningLife, _ ending: Ending) -> CrashSignature? {
+    if configuration.maxIdentical == 0 { return nil }
+    var hash = StableHash()
+    hash.add(ending.words.utf8)
+    if case .signaled(let signal, _) = ending.status, let slot = life.incident?.slot,
+      let record = life.channel.crashRecord(slot: slot), record.signal == signal.rawValue
+    {
+      hash.add(record.pc & 0xfff)
+      hash.add(record.code)
+      hash.add(record.abortMessage.utf8)
+    }
+    return CrashSignature(rawValue: hash.value)
+  }
+
+  // MARK: the notify socket
+
+  func notifications(of life: RunningLife) {
+    for _ in 0..<Limit.datagramsPerTurn {
+      guard let datagram = Sockets.receive(life.channel.notify, limit: Limit.notifyBytes + 1)
+      else { return }
+      let sender = datagram.senderPID
+      guard !datagram.truncated, life.ended == nil, sender > 0,
+        sender == life.pid || Processes.isDescendant(sender, of: life.pid)
+      else { continue }
+      let message = NotifyMessage(datagram.bytes)
+      if let status = message.status { life.statusText = status.isEmpty ? nil : status }
+      if let interval = message.watchdogInterval {
+        feed(.watchdogInterval(life.number, interval))
+      }
+      if message.ready { feed(.ready(life.number)) }
+      if message.heartbeat { feed(.heartbeat(life.number)) }
+      if message.watchdogTriggered { feed(.watchdogTriggered(life.number)) }
+      if let extra = message.extendTimeout {
+        feed(.extendTimeout(life.number, extra))
+        manager.extendTimeout(extra)
+      }
+    }
+    settle()
+  }
+}
+
+/// One message of the bell (`struct guardian_bell`), its fields checked.
+struct Bell: Hashable {
+  static let size = 24
+  static let magic: UInt32 = 0x4c4c_4542
+  static let version: UInt32 = 1
+
+  let slot: UInt32
+  /// In the program's own pid namespace.
+  let thread: Int32
+  let signal: Int32
+
+  init?(_ bytes: [UInt8]) {
+    guard bytes.count == Bell.size else { return nil }
+    func word(_ offset: Int) -> UInt32 {
+      (0..<4).reversed().reduce(0) { $0 << 8 | UInt32(bytes[offset + $1]) }
+    }
+    let thread = Int32(bitPattern: word(12))
+    let signal = Int32(bitPattern: word(16))
+    guard word(0) == Bell.magic, word(4) == Bell.version,
+      word(8) < UInt32(RingLayout.slotCount), thread > 0, (1...64).contains(signal)
+    else { return nil }
+    self.slot = word(8)
+    self.thread = thread
+    self.signal = signal
+  }
+}

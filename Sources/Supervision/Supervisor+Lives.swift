@@ -1,0 +1,252 @@
+// Lives: started, stopped, reaped, cleared away.
+import CLinux
+import Glibc
+import Kernel
+import Policy
+import Reports
+
+extension Supervisor {
+  // MARK: start
+
+  func spawn(_ number: Life) {
+    let channel: Channel
+    if let ready = prepared, ready.life == number.rawValue {
+      channel = ready
+      prepared = nil
+    } else {
+      do { channel = try makeChannel(number) } catch {
+        spawnFailedWords[number] = "cannot make its channel: \(error)"
+        feed(.spawnFailed(number, errno: error.errno))
+        return
+      }
+    }
+    let executable: Executable
+    switch command.executable() {
+    case .success(let found): executable = found
+    case .failure(let error):
+      spawnFailedWords[number] = error.description
+      feed(.spawnFailed(number, errno: error.errno))
+      return
+    }
+    var handler = executable.handler
+    if !configuration.handler {
+      handler = .none("switched off")
+    } else if handler == .preload && toolbox.handler == nil {
+      handler = .none("libguardian-handler.so was not found")
+    }
+    let environment = command.environment(
+      life: number, channel: channel.folder,
+      preload: handler == .preload ? toolbox.handler : nil, name: configuration.name,
+      crashedLastRun: crashedLastRun, lastReport: lastReport?.text,
+      notify: configuration.ready == .notify)
+
+    var launch = command.launch
+    launch.path = executable.path
+    launch.environment = environment
+    launch.signals = inherited
+    launch.ownGroup = true
+    launch.terminal = terminal?.raw ?? -1
+    launch.deathSignal = configuration.onGuardianDeath == .kill ? SIGKILL : 0
+    launch.descriptors = command.descriptors(error: channel.output.childDescriptor)
+    do {
+      let child = try launch.start()
+      let life = RunningLife(
+        number, child: child, channel: channel, handler: handler, environment: environment)
+      self.life = life
+      channel.output.begin()
+      watch(life)
+      say("\(configuration.name) (life \(number.rawValue), pid \(child.pid)) started", .verbose)
+      feed(.spawned(number))
+    } catch {
+      spawnFailedWords[number] = error.words(launch)
+      terminal?.takeBack()
+      feed(.spawnFailed(number, errno: error.errno))
+    }
+    prepareLater()
+  }
+
+  private func watch(_ life: RunningLife) {
+    life.bell = try? loop.watch(life.channel.bell.raw) { [unowned self, unowned life] _ in
+      bells(of: life)
+    }
+    if configuration.ready == .notify {
+      life.notify = try? loop.watch(life.channel.notify.raw) { [unowned self, unowned life] _ in
+        notifications(of: life)
+      }
+    }
+  }
+
+  // MARK: stop
+
+  func signalStop(_ number: Life) {
+    guard let life = running(number) else { return }
+    life.stopAsked = true
+    let signal = configuration.stopSignal.rawValue
+    switch configuration.killMode {
+    case .process: life.child.signal(signal)
+    case .group, .tree: signalGroup(life, signal)
+    }
+    if configuration.killMode == .tree { signalStrays(signal) }
+    // A stopped process would not see it.
+    switch configuration.killMode {
+    case .process: life.child.signal(SIGCONT)
+    case .group, .tree: signalGroup(life, SIGCONT)
+    }
+  }
+
+  func killAll(_ number: Life) {
+    guard let life = running(number) else { return }
+    if life.ended == nil { life.child.signal(SIGKILL) }
+    if configuration.killMode != .process { signalGroup(life, SIGKILL) }
+    if configuration.killMode == .tree { signalStrays(SIGKILL) }
+  }
+
+  /// The group's number is the main process's, and stays taken until that one is reaped and the
+  /// group is empty; after the reaping only what was seen in it is signalled.
+  private func signalGroup(_ life: RunningLife, _ signal: Int32) {
+    if !life.reaped || Descendants.groupExists(life.pid) { _ = kill(-life.pid, signal) }
+  }
+
+  /// Descendants that left the group, and orphans, which came to us.
+  private func signalStrays(_ signal: Int32) {
+    for pid in strays() {
+      guard let pidfd = try? Processes.open(pid),
+        Processes.isDescendant(pid, of: getpid())
+      else { continue }
+      try? Processes.signal(pidfd, signal)
+    }
+  }
+
+  private func strays() -> [Int32] {
+    var own = Set(helpers.keys)
+    if let life, life.ended == nil { own.insert(life.pid) }
+    var found = Descendants.children(of: getpid()).filter { !own.contains($0) }
+    if let life, life.ended == nil { found += Descendants.children(of: life.pid) }
+    var next = 0
+    while next < found.count && found.count < 10_000 {
+      found += Descendants.children(of: found[next])
+      next += 1
+    }
+    return found
+  }
+
+  // MARK: endings
+
+  /// SIGCHLD came: signals coalesce, so everything that ended is looked at.
+  func reap() {
+    while let result = Processes.lookForEnded() {
+      if let life, life.pid == result.pid, !life.reaped {
+        mainEnded(life, result)
+      } else if let helper = helpers.removeValue(forKey: result.pid) {
+        _ = Processes.take(result.pid)
+        helperEnded(helper, result)
+      } else {
+        _ = Processes.take(result.pid)
+        descendantReaped(result)
+      }
+    }
+    if awaitedTree != nil { checkTree() }
+  }
+
+  private func mainEnded(_ life: RunningLife, _ result: WaitResult) {
+    life.ended = result
+    life.endedBoot = Clock.boot
+    ended[life.number] = life
+    if let terminal { terminal.takeBack(from: life.pid) }
+    let status: Ending.Status =
+      switch result.how {
+      case .exited(let code): .exited(code)
+      case .signaled(let signal, let dumped):
+        .signaled(Signal(rawValue: signal), coreDumped: dumped)
+      }
+    var cause = Ending.Cause.own
+    if case .signaled(SIGKILL, _) = result.how, memory.sawKill() { cause = .outOfMemory }
+    if case .exited(0) = result.how, hasDetached(life) { cause = .detached }
+    let ending = Ending(status: status, cause: cause)
+    feed(.ended(life.number, ending, signature: signature(of: life, ending)))
+    // Whatever the machine wanted of the group had to come before this.
+    take(life)
+    if self.life === life { self.life = nil }
+    keepReading(life.channel.output)
+    settle()
+  }
+
+  func take(_ life: RunningLife) {
+    if life.reaped { return }
+    life.reaped = true
+    _ = Processes.take(life.pid)
+  }
+
+  /// It left with 0 at once, and descendants live on in sessions of their own.
+  private func hasDetached(_ life: RunningLife) -> Bool {
+    if life.stopAsked || life.uptime > .seconds(5) { return false }
+    return strays().contains {
+      guard let session = Processes.session(of: $0) else { return false }
+      return session != Processes.session(of: getpid()) && Processes.state(of: $0) != "Z"
+    }
+  }
+
+  /// The old life's pipe goes on being read while a descendant holds it.
+  private func keepReading(_ output: ProgramOutput) {
+    output.drain()
+    if !output.isOpen { return }
+    earlierOutputs.removeAll { !$0.isOpen }
+    earlierOutputs.append(output)
+    if earlierOutputs.count > Limit.earlierOutputs { earlierOutputs.removeFirst().close() }
+  }
+
+  // MARK: what is left of a life
+
+  func awaitTree(_ number: Life) {
+    guard let life = running(number) else {
+      feed(.treeGone(number))
+      return
+    }
+    take(life)
+    awaitedTree = life
+    checkTree()
+  }
+
+  func checkTree() {
+    guard let life = awaitedTree else { return }
+    let gone: Bool =
+      switch configuration.killMode {
+      case .process: true
+      case .group: !Descendants.groupExists(life.pid)
+      case .tree: !Descendants.groupExists(life.pid) && strays().isEmpty
+      }
+    if gone {
+      awaitedTree = nil
+      feed(.treeGone(life.number))
+    } else {
+      // Those whose parent is not us end without a SIGCHLD.
+      checkTreeLater()
+    }
+  }
+
+  func abandon(_ number: Life) {
+    let left = strays().prefix(8).map { pid in
+      "\(Processes.name(of: pid) ?? "?") (pid \(pid))"
+    }
+    say(
+      "life \(number.rawValue): cannot end "
+        + (left.isEmpty ? "what is left of it" : left.joined(separator: ", "))
+        + "; going on without it", .normal)
+    awaitedTree = nil
+    if life?.number == number { life = nil }
+    ended[number] = nil
+  }
+
+  /// The ending was announced; without a report nothing more is needed of this life.
+  func retire(_ number: Life, reported: Bool) {
+    guard let life = ended[number] else { return }
+    if !reported {
+      if let incident = life.incident { discard(incident) }
+      life.incident = nil
+    }
+    ended[number] = nil
+    // Bells of descendants of an old life are not waited for.
+    life.bell = nil
+    life.notify = nil
+  }
+}

@@ -1,0 +1,265 @@
+// Reports: from the evidence of an ending to a plain report on disk, and the reporter that makes
+// it a full one while the program is running again.
+import CLinux
+import CSystemd
+import Glibc
+import Kernel
+import Policy
+import Reports
+import Ring
+import Settings
+
+extension Supervisor {
+  /// The report of a life's ending. Written now, or when its capture is over.
+  func report(_ number: Life, _ ending: Ending, _ verdict: Verdict) -> ReportID {
+    let record = running(number)
+    let incident: OpenIncident
+    if let announced = record?.incident, explains(announced, record, ending) {
+      incident = announced
+    } else {
+      if let other = record?.incident { discard(other) }
+      incident = OpenIncident(
+        ReportID.make(at: .now()), life: record, number: number, role: .main,
+        pid: record?.pid ?? 0, slot: nil)
+      openFolder(incident)
+    }
+    record?.incident = nil
+    record?.channel.output.drain()
+    incident.ending = (ending, verdict, .now())
+    if let words = spawnFailedWords[number] { incident.defects.append(words) }
+    lastReport = incident.id
+    crashedLastRun = true
+    if !incident.isCapturing { write(incident) }
+    return incident.id
+  }
+
+  /// Whether what was announced is what it died of: a program may live through a fault.
+  private func explains(_ incident: OpenIncident, _ life: RunningLife?, _ ending: Ending) -> Bool {
+    guard let slot = incident.slot, let life else { return true }
+    guard let record = life.channel.crashRecord(slot: slot) else { return true }
+    switch ending.status {
+    case .signaled(let signal, _): return signal.rawValue == record.signal
+    // PID 1 of a namespace cannot die by its own signal.
+    case .exited(let code): return code == 128 + record.signal
+    case .execFailed: return false
+    case .unknown: return true
+    }
+  }
+
+  func discard(_ incident: OpenIncident) {
+    for helper in helpers.values {
+      if case .capture(let other, _) = helper.work, other === incident {
+        helper.child.signal(SIGKILL)
+      }
+    }
+    if let folder = incident.folder { Files.removeShallow(folder.path) }
+    incident.folder = nil
+  }
+
+  /// The plain report: all that is known without unwinding. What remains if everything after it
+  /// fails.
+  func write(_ incident: OpenIncident) {
+    guard let (ending, verdict, time) = incident.ending else { return }
+    guard let folder = incident.folder else { return }
+    var program = Program(
+      name: configuration.name, command: configuration.command, pid: incident.pid,
+      life: incident.lifeNumber.rawValue, role: incident.role)
+    var facts = Incident(
+      id: incident.id, time: time, program: program, ending: ending,
+      handler: handlerWords(incident.life))
+    var ringBytes: [UInt8]?
+    if let life = incident.life {
+      program.startedAt = TimeText.rfc3339(
+        WallTime(nanosecondsSince1970: UInt64(clamping: life.startedWall)))
+      program.uptimeSeconds = life.uptime.seconds
+      let bytes = life.channel.readRing()
+      ringBytes = bytes
+      facts.ring = RingDecoder.decode(bytes)
+      facts.stopRequested = life.stopAsked
+      facts.stderr = life.channel.output.tail.all.map {
+        Incident.StderrLine(
+          time: WallTime(nanosecondsSince1970: UInt64(clamping: $0.time)), bytes: $0.bytes,
+          life: life.number.rawValue)
+      }
+      if life.bellsRefused > 0 {
+        incident.defects.append("\(life.bellsRefused) further crashes were not looked at")
+      }
+      if incident.process.environ.isEmpty {
+        // It was gone before anybody could look: what it was started with.
+        incident.process.environ = Array(life.environment.entries.joined(separator: [0]))
+      }
+      if incident.process.executable == nil {
+        incident.process.executable = command.shownPath
+      }
+    }
+    if host == nil { host = Host.read(machineID: MachineID.hashed()) }
+    incident.process.oomKills = memory.kills
+    facts.program = program
+    facts.verdict = verdict
+    facts.slot = incident.slot.map { Int($0) }
+    facts.senderName = incident.senderName
+    facts.host = host!
+    facts.process = incident.process
+    facts.capture = incident.summary
+    facts.defects = incident.defects
+    for name in ["core"] {
+      if let status = try? Files.status(folder.path + "/" + name), status.size > 0 {
+        facts.attachments.append(Attachment(name: name, bytes: UInt64(status.size)))
+      } else {
+        Files.remove(folder.path + "/" + name)
+      }
+    }
+    let report = PlainReport.make(from: facts, redaction: Redaction(extra: configuration.redact))
+    let stderr = Array(facts.stderr.map(\.bytes).joined(separator: [10]))
+    do {
+      try folder.writePlain(report, ring: ringBytes, stderr: stderr, maps: incident.process.maps)
+    } catch {
+      sayOnce(error.object, "\(error): the report is lost, supervision goes on")
+    }
+    if reportsWaiting.count < Limit.reportersWaiting {
+      reportsWaiting.append(incident)
+    } else {
+      keepPlain(incident)
+    }
+  }
+
+  private func handlerWords(_ life: RunningLife?) -> String {
+    guard let life else { return "none: the program did not start" }
+    switch life.handler {
+    case .none(let why): return "none: \(why)"
+    case .preload:
+      let flags = life.channel.handlerFlags
+      if flags & 1 == 0 { return "none: preloaded, but it did not start" }
+      return flags & (1 << 5) != 0 ? "linked" : "preloaded"
+    }
+  }
+
+  // MARK: reporters
+
+  private var reportersAtWork: Int {
+    helpers.values.filter { if case .reporter = $0.work { true } else { false } }.count
+  }
+
+  func startReporters() {
+    while !reportsWaiting.isEmpty, reportersAtWork < Limit.reportersAtOnce {
+      let incident = reportsWaiting.removeFirst()
+      guard let folder = incident.folder, let path = toolbox.reporter else {
+        keepPlain(incident)
+        continue
+      }
+      var launch = Launch()
+      launch.path = Array(path.utf8)
+      launch.environment = command.ownEnvironment
+      launch.arguments = [
+        path, "report", "--folder", folder.path, "--store", store.directory,
+      ].map { Array($0.utf8) }
+      launch.descriptors = [(command.nullDescriptor, 0), (command.nullDescriptor, 1), (2, 2)]
+      for (offset, module) in incident.replaced.enumerated() {
+        let number = 10 + Int32(offset)
+        launch.descriptors.append((module.descriptor.raw, number))
+        launch.arguments += ["--replaced", "\(number):\(module.path)"].map { Array($0.utf8) }
+      }
+      launch.nice = 19
+      do {
+        let child = try launch.start()
+        helpers[child.pid] = Helper(child, .reporter(incident))
+        incident.replaced = []
+      } catch {
+        sayOnce(path, "\(error.words(launch)): reports stay plain")
+        keepPlain(incident)
+      }
+    }
+  }
+
+  func reporterEnded(_ incident: OpenIncident, _ result: WaitResult) {
+    if let folder = incident.folder, Files.exists(folder.path + "/report.json") {
+      // It died, or was ended, before it could move the folder.
+      sayOnce("reporter", "guardian-reporter \(Words.how(result.how)): the plain report stays")
+      keepPlain(incident)
+    }
+  }
+
+  /// Final as it is.
+  private func keepPlain(_ incident: OpenIncident) {
+    guard let folder = incident.folder else { return }
+    try? Files.rename(folder.path, to: store.path(.new, incident.id))
+  }
+
+  /// Reports that a guardian or reporter before us could not finish.
+  func adoptReports() {
+    let program = Program(
+      name: configuration.name, command: configuration.command, pid: 0, life: 0, role: .main)
+    _ = try? store.adoptOrphans(program: program)
+  }
+
+  /// Nobody is at work for us.
+  var isQuiet: Bool {
+    reportsWaiting.isEmpty
+      && !helpers.values.contains {
+        switch $0.work {
+        case .reporter, .giveUp: true
+        case .capture(let incident, _): incident.ending != nil
+        }
+      }
+  }
+
+  func endReporters() {
+    for incident in reportsWaiting { keepPlain(incident) }
+    reportsWaiting = []
+    var count = 0
+    for helper in helpers.values {
+      helper.child.signal(SIGKILL)
+      if case .reporter = helper.work { count += 1 }
+    }
+    if count > 0 {
+      say("the time for reports is up: \(count) stay plain", .normal)
+    }
+  }
+
+  func runGiveUp(_ giveUp: GiveUp) {
+    guard let line = configuration.onGiveUp else { return }
+    var launch = Launch()
+    launch.path = Array("/bin/sh".utf8)
+    launch.arguments = ["/bin/sh", "-c", line].map { Array($0.utf8) }
+    launch.environment = command.ownEnvironment
+    launch.environment.set("GUARDIAN_NAME", configuration.name)
+    launch.environment.set("GUARDIAN_REASON", giveUp.reason)
+    launch.environment.set("GUARDIAN_ENDING", giveUp.ending.words)
+    launch.environment.set("GUARDIAN_FAILURES", "\(giveUp.failures)")
+    if let lastReport { launch.environment.set("GUARDIAN_LAST_REPORT", lastReport.text) }
+    launch.descriptors = [(command.nullDescriptor, 0), (2, 1), (2, 2)]
+    do {
+      let child = try launch.start()
+      helpers[child.pid] = Helper(child, .giveUp)
+    } catch {
+      say("on-give-up: \(error.words(launch))", .normal)
+    }
+  }
+
+  /// A full disk would otherwise say the same with every crash.
+  func sayOnce(_ key: String, _ text: String) {
+    if saidOnce.insert(key).inserted { say(text, .normal) }
+  }
+}
+
+enum MachineID {
+  /// For guardian alone: the machine's own id must not leave it (machine-id(5)).
+  static func hashed() -> String? {
+    // An id of guardian's own, made once with `systemd-id128 new`.
+    let application = sd_id128_t(
+      bytes: (
+        0x4f, 0x0d, 0x2a, 0x5b, 0x93, 0x3e, 0x4d, 0x1c, 0xa7, 0x66, 0x21, 0x0b, 0xc8, 0x52, 0x7e,
+        0xf9
+      ))
+    var result = sd_id128_t()
+    guard unsafe sd_id128_get_machine_app_specific(application, &result) >= 0 else { return nil }
+    var text = ""
+    unsafe withUnsafeBytes(of: &result) { bytes in
+      for unsafebyte in unsafe bytes {
+        let digits = String(byte, radix: 16)
+        text += digits.utf8.count == 1 ? "0" + digits : digits
+      }
+    }
+    return text
+  }
+}

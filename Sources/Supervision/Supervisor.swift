@@ -1,0 +1,404 @@
+// The supervisor: performs what the policy's machine decides, and decides nothing. One thread;
+// every event comes through the loop, becomes an input of the machine, and its effects are
+// performed in their order. A restart is among the first of them and waits for nothing it can
+// avoid: reports, state and messages come after it.
+import CLinux
+import CSpawn
+import CSystemd
+import Glibc
+import Kernel
+import Policy
+import Reports
+import Ring
+import Settings
+
+package final class Supervisor {
+  let configuration: Configuration
+  let command: ProgramCommand
+  let loop: EventLoop
+  let sink: OutputSink
+  let instance: Instance
+  let toolbox: Toolbox
+  let manager = ServiceManager()
+  let journal = Journal()
+  let inherited: guardian_signal_state
+  let terminal: Terminal?
+  let store: ReportStore<KernelStoreCalls>
+  let memory = CgroupMemory()
+
+  var machine: ServiceMachine
+  var life: RunningLife?
+  /// Lives that ended and whose report is not written yet.
+  var ended: [Life: RunningLife] = [:]
+  var helpers: [Int32: Helper] = [:]
+  var capturesWaiting: [(OpenIncident, RunningLife)] = []
+  var reportsWaiting: [OpenIncident] = []
+  var descendants: [Int32: WatchedDescendant] = [:]
+  /// Outputs of earlier lives that somebody still holds open, oldest first.
+  var earlierOutputs: [ProgramOutput] = []
+  /// The next life's channel, made ahead.
+  var prepared: Channel?
+  var awaitedTree: RunningLife?
+  var awaitsReporters = false
+  var spawnFailedWords: [Life: String] = [:]
+  var lastReport: ReportID?
+  var crashedLastRun = false
+  var leave: Leave?
+  var host: Host?
+  var saidOnce: Set<String> = []
+
+  private var inputs: [ServiceMachine.Input] = []
+  private var isFeeding = false
+  private var announcements: [Announcement] = []
+  private var stateIsDirty = false
+  private var stateWarned = false
+  private var toldReady = false
+  private var lastStatus = ""
+  private var sources: [EventSource] = []
+  private var deadlineTimer: EventLoop.Timer?
+  private var armed: Duration?
+  private var treeTimer: EventLoop.Timer?
+  private var preparation: EventSource?
+
+  struct Announcement {
+    let life: Life
+    let ending: Ending
+    let verdict: Verdict
+    var report: ReportID?
+  }
+
+  /// - Parameter arguments: guardian's own, as bytes.
+  /// - Parameter inherited: from `guardian_signal_state_save`, before anything was changed.
+  package init(
+    _ wanted: Configuration, arguments: [[UInt8]], environment: [[UInt8]],
+    inherited: guardian_signal_state
+  ) throws(SupervisorError) {
+    self.inherited = inherited
+    guardian_close_on_exec_from(3)
+    SignalPlan.blockAll()
+    do {
+      loop = try EventLoop()
+    } catch { throw .system(error) }
+    sink = OutputSink(2, loop: loop)
+    var configuration = wanted
+    do { instance = try Instance.take(&configuration) } catch {
+      throw SupervisorError.instance(error)
+    }
+    self.configuration = configuration
+    toolbox = Toolbox.find()
+    command = ProgramCommand(configuration, arguments: arguments, environment: environment)
+    terminal = Terminal.inForeground()
+    store = ReportStore(directory: configuration.stateDirectory + "/reports")
+
+    let identity = Identity.of(command: command, configuration: configuration)
+    let bootID = ((try? Files.readText("/proc/sys/kernel/random/boot_id", limit: 64)) ?? "")
+      .filter { !$0.isWhitespace }
+    let statePath = configuration.stateDirectory + "/" + StateFile.name
+    var warning: String?
+    var saved: CrashHistory?
+    do {
+      try Files.makeDirectories(configuration.stateDirectory, mode: 0o700)
+    } catch {
+      warning = "\(error): there will be no reports, and counts end with guardian"
+    }
+    if let bytes = try? Files.read(statePath, limit: Limit.stateBytes) {
+      saved = StateFile.decode(bytes)
+      if saved == nil {
+        warning = "the state file '\(statePath)' is damaged: the failure count begins at 0"
+      }
+    }
+    let resumption = CrashHistory.resume(saved, bootID: bootID, identity: identity)
+    machine = ServiceMachine(
+      name: configuration.name, policy: configuration.policy, history: resumption.history)
+    if saved?.lastLife.rawValue ?? 0 > 0, resumption.continued { crashedLastRun = true }
+
+    if let warning { say(warning, .normal) }
+    if configuration.name != wanted.name {
+      say("the name '\(wanted.name)' is taken: this one is called '\(configuration.name)'", .normal)
+    }
+    if saved != nil, !(saved?.failures.isEmpty ?? true) { say(resumption.sentence, .normal) }
+  }
+
+  // MARK: the loop
+
+  /// Until guardian is to leave.
+  package func run() throws(SupervisorError) -> Leave {
+    do {
+      try watch()
+      loop.answerWatchdog()
+      // Every orphan below us comes to us: to be reaped, and to be found when a life ends.
+      guardian_become_subreaper()
+      adoptReports()
+      feed(.begin)
+      try loop.run()
+    } catch { throw .system(error) }
+    sink.finish(within: .milliseconds(500))
+    return leave ?? .exit(70)
+  }
+
+  private func watch() throws(SystemError) {
+    deadlineTimer = try loop.timer(CLOCK_MONOTONIC) { [unowned self] in
+      armed = nil
+      feed(.deadline)
+    }
+    treeTimer = try loop.timer(CLOCK_MONOTONIC) { [unowned self] in
+      checkTree()
+      settle()
+    }
+    sources.append(
+      try loop.watchSignal(SIGCHLD, urgency: .ending) { [unowned self] _ in
+        reap()
+        settle()
+      })
+    for signal in SignalPlan.handled {
+      sources.append(
+        try loop.watchSignal(signal) { [unowned self] info in received(info) })
+    }
+    preparation = try loop.whenIdle { [unowned self] in prepare() }
+    sink.onRoom = { [unowned self] in
+      life?.channel.output.resume()
+      for output in earlierOutputs { output.resume() }
+    }
+  }
+
+  func now() -> Now { Now(boot: Clock.boot, monotonic: Clock.monotonic) }
+
+  func feed(_ input: ServiceMachine.Input) {
+    inputs.append(input)
+    if isFeeding { return }
+    isFeeding = true
+    while !inputs.isEmpty {
+      let next = inputs.removeFirst()
+      for effect in machine.handle(next, at: now()) { perform(effect) }
+    }
+    isFeeding = false
+    settle()
+  }
+
+  private func perform(_ effect: ServiceMachine.Effect) {
+    switch effect {
+    case .spawn(let number): spawn(number)
+    case .signalStop(let number): signalStop(number)
+    case .release(let number): release(number)
+    case .captureHang(let number): captureHang(number)
+    case .abort(let number): running(number)?.child.signal(SIGABRT)
+    case .kill(let number): killAll(number)
+    case .awaitTree(let number): awaitTree(number)
+    case .abandon(let number): abandon(number)
+    case .report(let number, let ending, let verdict):
+      let id = report(number, ending, verdict)
+      if let index = announcements.lastIndex(where: { $0.life == number }) {
+        announcements[index].report = id
+      }
+    case .announce(let number, let ending, let verdict):
+      announcements.append(Announcement(life: number, ending: ending, verdict: verdict))
+    case .runGiveUp(let giveUp): runGiveUp(giveUp)
+    case .persist: stateIsDirty = true
+    case .awaitReporters: awaitsReporters = true
+    case .endReporters: endReporters()
+    case .leave(let how):
+      leave = how
+      persist()
+      loop.leave()
+    }
+  }
+
+  /// What is due after every event: said, written and armed once, however many effects there were.
+  func settle() {
+    if isFeeding { return }
+    flushAnnouncements()
+    if stateIsDirty { persist() }
+    startReporters()
+    if awaitsReporters && isQuiet {
+      awaitsReporters = false
+      feed(.reportersDone)
+      return
+    }
+    tellManager()
+    if machine.deadline != armed {
+      armed = machine.deadline
+      if let armed { deadlineTimer?.set(at: armed) } else { deadlineTimer?.disarm() }
+    }
+  }
+
+  func running(_ number: Life) -> RunningLife? { life?.number == number ? life : ended[number] }
+
+  // MARK: words
+
+  func say(_ text: String, _ level: Verbosity) {
+    if level <= configuration.verbosity { sink.write("guardian: " + text + "\n") }
+  }
+
+  private func flushAnnouncements() {
+    while !announcements.isEmpty {
+      let announcement = announcements.removeFirst()
+      announce(announcement)
+      retire(announcement.life, reported: announcement.report != nil)
+    }
+  }
+
+  private func announce(_ announcement: Announcement) {
+    let number = announcement.life
+    let record = running(number)
+    let verdict = announcement.verdict
+    let words = Words.ending(
+      name: configuration.name, announcement.ending, life: number, pid: record?.pid,
+      uptime: record?.uptime, failure: spawnFailedWords[number])
+    let next = Words.next(verdict, stopping: machine.isAskedToStop)
+    var message = "\(words); \(next)"
+    if let report = announcement.report { message += "; report \(report)" }
+    let isFailure = configuration.policy.classify(announcement.ending).isFailure
+    let asked = record?.stopAsked ?? false
+    say(message, isFailure || announcement.report != nil || !asked ? .normal : .verbose)
+    spawnFailedWords[number] = nil
+
+    var fields: [(name: String, value: String)] = [
+      ("GUARDIAN_NAME", configuration.name), ("GUARDIAN_LIFE", "\(number.rawValue)"),
+      ("GUARDIAN_VERDICT", Words.verdict(verdict)), ("GUARDIAN_REASON", verdict.reason),
+      ("GUARDIAN_FAILURES", "\(verdict.failures)"),
+    ]
+    if let max = verdict.maxCrashes { fields.append(("GUARDIAN_MAX_CRASHES", "\(max)")) }
+    if let report = announcement.report { fields.append(("GUARDIAN_REPORT", report.text)) }
+    if let pid = record?.pid { fields.append(("GUARDIAN_PID", "\(pid)")) }
+    switch announcement.ending.status {
+    case .exited(let status): fields.append(("GUARDIAN_EXIT_STATUS", "\(status)"))
+    case .signaled(let signal, _): fields.append(("GUARDIAN_SIGNAL", signal.name))
+    case .execFailed(let errno): fields.append(("GUARDIAN_ERRNO", "\(errno)"))
+    case .unknown: break
+    }
+    let event: JournalEntry.Event
+    let priority: Int32
+    switch verdict.decision {
+    case .giveUp: (event, priority) = (.gaveUp, LOG_CRIT)
+    case .restart: (event, priority) = (.restarted, isFailure ? LOG_ERR : LOG_NOTICE)
+    case .stop: (event, priority) = (.ended, isFailure && !asked ? LOG_ERR : LOG_NOTICE)
+    }
+    journal.send(
+      JournalEntry(event: event, priority: priority, message: message, fields: fields))
+  }
+
+  /// STATUS= for `systemctl status`, READY= once the program is ready for the first time.
+  private func tellManager() {
+    var status = Words.status(machine, name: configuration.name, pid: life?.pid, at: now())
+    if let said = life?.statusText { status += ": " + said }
+    if !toldReady, case .running = machine.state {
+      toldReady = true
+      lastStatus = status
+      manager.ready(status: status)
+    } else if status != lastStatus {
+      lastStatus = status
+      if machine.isAskedToStop { manager.stopping(status: status) } else { manager.status(status) }
+    }
+  }
+
+  // MARK: state
+
+  private func persist() {
+    stateIsDirty = false
+    let path = configuration.stateDirectory + "/" + StateFile.name
+    do {
+      try Files.replace(path, with: StateFile.encode(machine.history))
+      stateWarned = false
+    } catch {
+      if stateWarned { return }
+      stateWarned = true
+      say("\(error): the failure count ends with this guardian", .normal)
+    }
+  }
+
+  // MARK: signals
+
+  private func received(_ info: signalfd_siginfo) {
+    let signal = Int32(bitPattern: info.ssi_signo)
+    switch signal {
+    case SIGTERM, SIGINT:
+      if !machine.isAskedToStop { manager.stopping(status: "stopping") }
+      feed(.terminate)
+    case SIGWINCH:
+      life?.channel.output.copySize()
+      life?.child.signal(signal)
+    default:
+      if let life, life.ended == nil {
+        life.child.signal(signal)
+      }
+    }
+  }
+
+  // MARK: the next channel
+
+  /// Made while nothing else is to be done, so that a restart finds it ready.
+  private func prepare() {
+    let next = machine.history.lastLife.next
+    if prepared?.life == next.rawValue || machine.isLeaving { return }
+    prepared = nil
+    prepared = try? makeChannel(next)
+  }
+
+  func makeChannel(_ number: Life) throws(SystemError) -> Channel {
+    try Channel(
+      life: number.rawValue, runtime: instance.runtimeDirectory,
+      captureTimeout: configuration.captureTimeout, sink: sink, loop: loop)
+  }
+
+  func prepareLater() { preparation?.isEnabled = true }
+
+  func checkTreeLater() { treeTimer?.set(after: .milliseconds(5)) }
+}
+
+package enum SupervisorError: Error {
+  case system(SystemError)
+  case taken(String)
+
+  static func instance(_ failure: Instance.Failure) -> SupervisorError {
+    switch failure {
+    case .taken: .taken(failure.words)
+    case .system(let error): .system(error)
+    }
+  }
+
+  package var words: String {
+    switch self {
+    case .system(let error): "\(error): nothing was started"
+    case .taken(let words): words
+    }
+  }
+  package var exitCode: Int32 {
+    switch self {
+    case .system: 71  // EX_OSERR
+    case .taken: 75  // EX_TEMPFAIL: later it may be free
+    }
+  }
+}
+
+extension ServiceMachine {
+  /// Whether somebody asked guardian to leave or the program to stop.
+  var isAskedToStop: Bool {
+    switch state {
+    case .cancelling(let cancelling): cancelling.request != .again
+    case .stopping(_, let stopping): stopping.request != .again
+    case .killing(let killing):
+      switch killing.why {
+      case .request(let request, _), .hangThenRequest(_, let request): request != .again
+      case .hang: false
+      }
+    case .clearing(let clearing):
+      switch clearing.next {
+      case .leave(.asked), .stay: true
+      case .start, .leave(.decided): false
+      }
+    case .leaving(let leaving):
+      if case .asked = leaving.by { true } else { false }
+    case .stopped, .left: true
+    case .idle, .spawning, .starting, .running, .held, .hanging, .waiting: false
+    }
+  }
+
+  var isLeaving: Bool {
+    switch state {
+    case .leaving, .left: true
+    case .clearing(let clearing):
+      if case .leave = clearing.next { true } else { false }
+    default: false
+    }
+  }
+}

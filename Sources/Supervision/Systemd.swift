@@ -1,0 +1,79 @@
+// Upwards: what the service manager and the journal are told. Nothing here may block supervision
+// or fail it: without systemd every call does nothing.
+import CLinux
+import CSystemd
+import Glibc
+import Kernel
+
+struct ServiceManager {
+  /// Removed from our own environment by nobody: sd_notify(3) reads NOTIFY_SOCKET each time.
+  private let present: Bool
+
+  init() { present = unsafe getenv("NOTIFY_SOCKET") != nil }
+
+  func ready(status: String) { say("READY=1\nSTATUS=" + status) }
+  func status(_ text: String) { say("STATUS=" + text) }
+  func stopping(status: String) { say("STOPPING=1\nSTATUS=" + status) }
+  func extendTimeout(_ duration: Duration) {
+    say("EXTEND_TIMEOUT_USEC=\(duration.milliseconds * 1000)")
+  }
+
+  private func say(_ text: String) {
+    if present { _ = unsafe sd_notify(0, text) }
+  }
+}
+
+/// What one entry says; the keys are part of guardian's interface.
+struct JournalEntry {
+  /// Stable: the catalog explains them, and people search for them.
+  enum Event: String {
+    case restarted = "7270223273964df0a73f220a739c3dfe"
+    case gaveUp = "bf1fb90b69374ed2b120194a15f355a3"
+    case ended = "0ab173f2825447cba3981d40f738835e"
+    case descendantCrashed = "88758350beb1414fb83692416e795aff"
+  }
+  let event: Event
+  /// As in syslog(3).
+  let priority: Int32
+  let message: String
+  var fields: [(name: String, value: String)] = []
+}
+
+struct Journal {
+  private static let socket = "/run/systemd/journal/socket"
+
+  /// false: there is no journal, or it takes nothing now.
+  @discardableResult
+  func send(_ entry: JournalEntry) -> Bool {
+    guard takesMessages() else { return false }
+    var lines = [
+      "MESSAGE=" + entry.message, "MESSAGE_ID=" + entry.event.rawValue,
+      "PRIORITY=\(entry.priority)", "SYSLOG_IDENTIFIER=guardian",
+    ]
+    lines += entry.fields.map { $0.name + "=" + $0.value }
+    let bytes = CStrings(lines.map { Array($0.utf8) })
+    return withExtendedLifetime(bytes) {
+      var vectors: [iovec] = unsafe []
+      for index in 0..<lines.count {
+        let text = unsafe bytes.vector[index]!
+        unsafe vectors.append(iovec(iov_base: text, iov_len: strlen(text)))
+      }
+      return unsafe vectors.withUnsafeBufferPointer {
+        unsafe sd_journal_sendv_with_location(
+          "CODE_FILE=Supervision", "CODE_LINE=0", "supervise", $0.baseAddress,
+          Int32(vectors.count)) >= 0
+      }
+    }
+  }
+
+  /// The library's send waits while the journal's queue is full: a journal that hangs must not
+  /// hang us. A connected socket tells whether the other side's queue has room.
+  private func takesMessages() -> Bool {
+    if !Files.exists(Self.socket) { return false }
+    let probe = unsafe guardian_connect_datagram(Self.socket)
+    if probe < 0 { return false }
+    defer { close(probe) }
+    var ready = pollfd(fd: probe, events: Int16(POLLOUT), revents: 0)
+    return unsafe poll(&ready, 1, 0) == 1 && Int32(ready.revents) & POLLOUT != 0
+  }
+}

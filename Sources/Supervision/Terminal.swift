@@ -1,0 +1,60 @@
+// The terminal that guardian was started from: who is in its foreground, and a pseudo-terminal
+// that looks like it.
+import CLinux
+import Glibc
+import Kernel
+
+struct Terminal {
+  /// One of guardian's own standard descriptors.
+  private let descriptor: Int32
+
+  /// The controlling terminal, if guardian was in its foreground: only then may it be given away.
+  static func inForeground() -> Terminal? {
+    for number in [Int32(0), 2, 1] where isatty(number) == 1 {
+      let foreground = tcgetpgrp(number)
+      if foreground > 0 && foreground == getpgrp() { return Terminal(descriptor: number) }
+    }
+    return nil
+  }
+
+  var raw: Int32 { descriptor }
+  var foregroundGroup: Int32 { tcgetpgrp(descriptor) }
+
+  /// Back to guardian's own group, if it is still the one it was given to. TTOU is blocked here
+  /// as every signal guardian handles is.
+  func takeBack(from group: Int32) {
+    if tcgetpgrp(descriptor) == group { _ = tcsetpgrp(descriptor, getpgrp()) }
+  }
+
+  func takeBack() { _ = tcsetpgrp(descriptor, getpgrp()) }
+
+  static func copySize(from model: Int32, to other: Int32) {
+    var size = winsize()
+    if unsafe ioctl(model, UInt(TIOCGWINSZ), &size) == 0 {
+      _ = unsafe ioctl(other, UInt(TIOCSWINSZ), &size)
+    }
+  }
+
+  /// A pseudo-terminal with the size of terminal `model`, that changes no byte of what is
+  /// written: the real terminal does that.
+  static func openPair(like model: Int32) -> (master: Int32, slave: Int32)? {
+    let master = unsafe open("/dev/ptmx", O_RDWR | O_NOCTTY | O_CLOEXEC)
+    if master < 0 { return nil }
+    var unlock: Int32 = 0
+    guard unsafe ioctl(master, UInt(guardian_tiocsptlck), &unlock) == 0,
+      case let slave = ioctl(
+        master, UInt(guardian_tiocgptpeer), O_RDWR | O_NOCTTY | O_CLOEXEC),
+      slave >= 0
+    else {
+      close(master)
+      return nil
+    }
+    var settings = termios()
+    if unsafe tcgetattr(slave, &settings) == 0 {
+      settings.c_oflag &= ~tcflag_t(OPOST)
+      _ = unsafe tcsetattr(slave, TCSANOW, &settings)
+    }
+    copySize(from: model, to: slave)
+    return (master, slave)
+  }
+}

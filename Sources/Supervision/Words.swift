@@ -1,0 +1,98 @@
+// What guardian says to people: short lines, each with what happens next.
+import Kernel
+import Policy
+
+enum Words {
+  static func ending(
+    name: String, _ ending: Ending, life: Life, pid: Int32?, uptime: Duration?, failure: String?
+  ) -> String {
+    var who = "\(name) (life \(life.rawValue)"
+    if let pid { who += ", pid \(pid)" }
+    who += ")"
+    let after = uptime.map { " after " + duration($0) } ?? ""
+    switch ending.cause {
+    case .detached:
+      return "\(who) detached: its main process left with 0 and others live on; "
+        + "run it in the foreground"
+    case .outOfMemory: return "\(who) was killed for lack of memory\(after)"
+    case .watchdog: return "\(who) gave no sign of life and was ended\(after)"
+    case .startTimeout: return "\(who) was not ready in time and was ended\(after)"
+    case .health: return "\(who) failed its health check and was ended\(after)"
+    case .stopTimeout: return "\(who) did not stop in time and was killed\(after)"
+    case .own: break
+    }
+    switch ending.status {
+    case .exited(let code): return "\(who) exited with \(code)\(after)"
+    case .signaled(let signal, let dumped):
+      return "\(who) died of \(signal.name)\(dumped ? " (core dumped)" : "")\(after)"
+    case .execFailed(let errno):
+      return "\(name) (life \(life.rawValue)) did not start: "
+        + (failure ?? SystemError.text(errno))
+    case .unknown: return "\(who) ended\(after), nobody knows how"
+    }
+  }
+
+  static func next(_ verdict: Verdict, stopping: Bool) -> String {
+    switch verdict.decision {
+    case .restart(let delay):
+      delay == .zero ? "restarting at once" : "restarting in \(duration(delay))"
+    case .stop: stopping ? "stopped as asked" : "not restarted"
+    case .giveUp: "giving up: \(verdict.reason)"
+    }
+  }
+
+  static func verdict(_ verdict: Verdict) -> String {
+    switch verdict.decision {
+    case .restart: "restart"
+    case .stop: "stop"
+    case .giveUp: "give-up"
+    }
+  }
+
+  static func how(_ how: WaitResult.How) -> String {
+    switch how {
+    case .exited(let code): "left with \(code)"
+    case .signaled(let signal, _): "died of \(Signal(rawValue: signal).name)"
+    }
+  }
+
+  /// "2 h 5 min", "3.2 s", "40 ms".
+  static func duration(_ duration: Duration) -> String {
+    let milliseconds = Int64(duration.milliseconds)
+    if milliseconds < 1000 { return "\(milliseconds) ms" }
+    let seconds = milliseconds / 1000
+    if seconds < 60 {
+      let tenths = milliseconds % 1000 / 100
+      return tenths == 0 || seconds >= 10 ? "\(seconds) s" : "\(seconds).\(tenths) s"
+    }
+    func pair(_ big: Int64, _ bigUnit: String, _ small: Int64, _ smallUnit: String) -> String {
+      small == 0 ? "\(big) \(bigUnit)" : "\(big) \(bigUnit) \(small) \(smallUnit)"
+    }
+    if seconds < 3600 { return pair(seconds / 60, "min", seconds % 60, "s") }
+    if seconds < 86_400 { return pair(seconds / 3600, "h", seconds % 3600 / 60, "min") }
+    return pair(seconds / 86_400, "d", seconds % 86_400 / 3600, "h")
+  }
+
+  static func status(_ machine: ServiceMachine, name: String, pid: Int32?, at now: Now) -> String {
+    let count = machine.history.failures.count
+    let cap = machine.policy.maxCrashes.map { " of \($0)" } ?? ""
+    let failures = count == 0 ? "no failures" : "failures: \(count)\(cap)"
+    let life = machine.history.lastLife.rawValue
+    let who = "\(name) life \(life)" + (pid.map { ", pid \($0)" } ?? "")
+    switch machine.state {
+    case .idle, .spawning, .starting: return "\(who) is starting, \(failures)"
+    case .running: return "\(who) is running, \(failures)"
+    case .held: return "\(who) crashed and is being captured, \(failures)"
+    case .stopping, .cancelling: return "\(who) is stopping"
+    case .hanging: return "\(who) hangs and is being captured, \(failures)"
+    case .killing: return "\(who) is being killed"
+    case .clearing: return "\(name) life \(life) ended, \(failures)"
+    case .waiting(let waiting):
+      let left = max(waiting.until - now.monotonic, .zero)
+      return "\(name) life \(life + 1) starts in \(duration(left)), \(failures)"
+    case .stopped: return "\(name) is stopped"
+    case .leaving: return "\(name) ended, \(failures); waiting for reports"
+    case .left: return "\(name) ended, \(failures)"
+    }
+  }
+}
