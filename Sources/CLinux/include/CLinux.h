@@ -18,6 +18,7 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
+#include "linux_trace.h"
 #include "message.h"
 #include "process.h"
 
