@@ -104,6 +104,12 @@ final class CoreFile: ByteSource {
   /// By address, without overlap.
   private(set) var mappings: [Mapping] = []
   private(set) var auxiliary: [UInt64: UInt64] = [:]
+  /// Of a minicore; other cores have none.
+  private(set) var threadNames: [Int32: String] = [:]
+  /// Memory without a segment may yet have been there; the kernel's cores name all.
+  private(set) var isPartial = false
+  /// Where the first thread's fault was, if it died of one.
+  private(set) var faultAddress: UInt64?
   private(set) var defects: [String] = []
   let process: Int32
 
@@ -177,6 +183,9 @@ final class CoreFile: ByteSource {
     var states: [ThreadState] = []
     var files: [Mapping] = []
     var vector: [UInt64: UInt64] = [:]
+    var names: [Int32: String] = [:]
+    var partial = false
+    var fault: UInt64?
     var pid: Int32 = 0
     var budget = CoreFile.mostNoteBytes
     for (offset, size) in notes {
@@ -190,8 +199,11 @@ final class CoreFile: ByteSource {
         let start = at + 12 + Int(nameSize + 3) & ~3
         let end = start + Int(size)
         if end > notes.count { break }
-        let owner = notes[(at + 12)..<min(start, at + 12 + 4)]
-        if owner.elementsEqual([0x43, 0x4f, 0x52, 0x45]) {
+        let owner = notes[(at + 12)..<min(start, at + 12 + Int(nameSize))]
+        if kind == 1, owner.elementsEqual("guardian\0".utf8) {
+          partial = true
+          names = CoreFile.names(notes[start..<end])
+        } else if owner.starts(with: "CORE".utf8) {
           let body = Array(notes[start..<end])
           switch kind {
           case 1:
@@ -203,6 +215,13 @@ final class CoreFile: ByteSource {
             while let key = body.number(entry, 8), let value = body.number(entry + 8, 8), key != 0 {
               vector[key] = value
               entry += 16
+            }
+          case 0x5349_4749:
+            // SIGILL, SIGBUS, SIGFPE, SIGSEGV, raised by the processor: si_addr means something.
+            if fault == nil, states.count <= 1, let signal = body.number(0, 4),
+              [4, 7, 8, 11].contains(signal), let code = body.number(8, 4), code > 0, code < 0x80
+            {
+              fault = body.number(16, 8)
             }
           case 0x4649_4c45:
             files = CoreFile.mappedFiles(body, &found)
@@ -216,6 +235,9 @@ final class CoreFile: ByteSource {
     threads = states
     mappings = files
     auxiliary = vector
+    threadNames = names
+    isPartial = partial
+    faultAddress = fault
     process = pid
     defects = found
   }
@@ -228,6 +250,19 @@ final class CoreFile: ByteSource {
       values.append(value)
     }
     return ThreadState(id: Int32(truncatingIfNeeded: id), values: values)
+  }
+
+  /// guardian's own note: a thread id and 16 bytes of name, again and again.
+  private static func names(_ note: ArraySlice<UInt8>) -> [Int32: String] {
+    let bytes = Array(note)
+    var found: [Int32: String] = [:]
+    for entry in stride(from: 0, through: bytes.count - 20, by: 20) {
+      let id = Int32(truncatingIfNeeded: bytes.number(entry, 4)!)
+      let name = String(
+        decoding: bytes[(entry + 4)..<(entry + 20)].prefix { $0 != 0 }, as: UTF8.self)
+      if !name.isEmpty { found[id] = HostileText.shown(name) }
+    }
+    return found
   }
 
   private static func mappedFiles(_ note: [UInt8], _ defects: inout [String]) -> [Mapping] {
@@ -278,6 +313,13 @@ final class CoreFile: ByteSource {
   }
 
   func isExecutable(_ address: UInt64) -> Bool { segment(address)?.executable ?? false }
+
+  /// May a return address be this? A minicore says nothing of code that was made at run time and
+  /// did not lie near a register.
+  func mayBeCode(_ address: UInt64) -> Bool {
+    if let segment = segment(address) { return segment.executable }
+    return isPartial && address >= 65_536 && address < 1 << 56
+  }
 
   /// Memory of the program: nil unless all of it is in the core.
   func bytes(_ address: UInt64, _ count: Int) -> [UInt8]? {

@@ -59,6 +59,16 @@ struct FrameNamer {
   private mutating func names(_ address: UInt64, _ module: LoadedModule?) -> [Named] {
     if let seen = known[address] { return seen }
     let nothing = Named(inlined: false)
+    if let module, case .copy(let distance) = module.mapped.source,
+      let original = session.module(address &+ distance), original !== module
+    {
+      if case .copy = original.mapped.source { return [nothing] }
+      var names = names(address &+ distance, original)
+      // Offsets are taken from addresses here.
+      for index in names.indices { names[index].start = names[index].start.map { $0 &- distance } }
+      known[address] = names
+      return names
+    }
     guard let module, unsafe module.handle != nil, !deadline.passed else { return [nothing] }
     // Data that was run has labels, yet no function.
     let symbol =

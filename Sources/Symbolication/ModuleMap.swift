@@ -11,6 +11,9 @@ struct MappedModule {
     case file(descriptor: Int32)
     /// Put together from memory.
     case image([UInt8])
+    /// Code of another module that was mapped a second time (V8 puts its built-in functions near
+    /// the code it generates); added to an address here it gives the one there.
+    case copy(distance: UInt64)
     case none
   }
 
@@ -50,7 +53,9 @@ struct ModuleMap {
         groups.append([mapping])
       }
     }
-    for group in groups where group.contains(where: { core.isExecutable($0.start) }) {
+    groups = groups.filter { $0.contains { core.isExecutable($0.start) } }
+    // Modules that begin with their file's begin first: others may be copies of a part of them.
+    for group in groups.filter({ $0[0].offset == 0 }) + groups.filter({ $0[0].offset != 0 }) {
       if modules.count == limits.modules {
         defects.append("more than \(limits.modules) modules: the others were left out")
         break
@@ -75,6 +80,10 @@ struct ModuleMap {
 
   private mutating func add(_ group: [CoreFile.Mapping]) {
     let first = group[0]
+    if first.offset != 0, let copied = copyOfPart(group) {
+      modules.append(copied)
+      return
+    }
     let inMemory =
       first.offset == 0 ? ElfLayout(memory: core, base: first.start) : nil
     var module = MappedModule(
@@ -102,6 +111,24 @@ struct ModuleMap {
       defects.append("'\(module.path)': \(reason); its frames have no names")
     }
     modules.append(module)
+  }
+
+  /// A part of a file of which the whole is mapped elsewhere.
+  private func copyOfPart(_ group: [CoreFile.Mapping]) -> MappedModule? {
+    for original in core.mappings
+    where original.path == group[0].path && original.start != group[0].start {
+      let inside = group[0].offset &- original.offset
+      guard group[0].offset >= original.offset, inside < original.end - original.start,
+        let module = modules.first(where: {
+          $0.start <= original.start && original.start < $0.end
+        })
+      else { continue }
+      return MappedModule(
+        path: module.path, buildID: module.buildID, bias: 0, start: group[0].start,
+        end: group[group.count - 1].end,
+        source: .copy(distance: original.start &+ inside &- group[0].start))
+    }
+    return nil
   }
 
   private struct Refusal: Error { let reason: String }

@@ -153,7 +153,7 @@ struct Deadline {
           _ = unsafe dwfl_module_info(handle, &userData, nil, nil, nil, nil, nil, nil)
           unsafe userData?.pointee = UnsafeMutableRawPointer(elf)
         }
-      case .none: break
+      case .copy, .none: break
       }
       unsafe modules.append(LoadedModule(module, handle: handle, index: modules.count))
     }

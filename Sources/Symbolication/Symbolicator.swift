@@ -50,7 +50,7 @@ package enum Symbolicator {
   ///   - core: an ELF core file; whole memory or a minicore.
   ///   - replaced: see `ReplacedModule`.
   ///   - executable: the program's file, for a core that does not name it.
-  ///   - threadNames: by thread id; a core has none.
+  ///   - threadNames: by thread id, for a core that has none.
   ///   - crashed: the first thread of the core is the crashing one (false: a hang).
   ///   - addresses: further code addresses to resolve, return addresses first to last (the
   ///     place an exception was thrown from).
@@ -80,7 +80,7 @@ package enum Symbolicator {
     for (index, (thread, stack)) in stacks.enumerated() {
       var facts = ThreadFacts(
         id: thread.id, crashed: crashed && index == 0, frames: namer.frames(stack.frames))
-      facts.name = threadNames[thread.id]
+      facts.name = threadNames[thread.id] ?? core.threadNames[thread.id]
       facts.registers = Dictionary(
         uniqueKeysWithValues: zip(core.machine.registers, thread.values).map {
           ($0.name, hexadecimal($1))

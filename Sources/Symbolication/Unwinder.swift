@@ -67,16 +67,14 @@ struct Unwinder {
       frames.append(pc: state.pc, isReturnAddress: false, trust: .context)
       return Stack(frames: frames.frames)
     }
-    if !core.isExecutable(state.pc) {
+    if isNowhere(state.pc, thread) {
       // A call through a bad pointer: the frame is the address itself; who called it is told by
       // the return address on top of the stack (or in the link register).
       frames.append(pc: state.pc, isReturnAddress: false, trust: .context)
       guard let caller = callerOfNowhere(state) else {
         return Stack(frames: frames.frames, defects: ["the caller of the bad address is not known"])
       }
-      state = caller
-      trust = .cfi
-      isReturn = true
+      (state, trust, isReturn) = (caller.state, caller.trust, true)
     }
 
     walk: while true {
@@ -134,21 +132,33 @@ struct Unwinder {
     return Stack(frames: frames.frames, defects: defects)
   }
 
+  /// Is this no code, so that it was called by mistake? Code that was made at run time and is not
+  /// in the core is no such place, unless fetching the instruction is what failed.
+  private func isNowhere(_ pc: UInt64, _ thread: CoreFile.ThreadState) -> Bool {
+    !core.mayBeCode(pc)
+      || (core.segment(pc) == nil && pc == core.faultAddress && thread.id == core.threads.first?.id)
+  }
+
   /// The state at the call that went to an address without code.
-  private func callerOfNowhere(_ state: RegisterState) -> RegisterState? {
+  private func callerOfNowhere(
+    _ state: RegisterState
+  ) -> (state: RegisterState, trust: Frame.Trust)? {
     let machine = core.machine
     var caller = state
     if machine == .aarch64 {
-      guard let link = state.registers[30], core.isExecutable(link) else { return nil }
+      guard let link = state.registers[30], core.mayBeCode(link) else { return nil }
       caller.pc = link
-      return caller
+      return (caller, .cfi)
     }
     guard let sp = state.registers[machine.stackPointer], let address = core.word(sp),
       core.isExecutable(address)
-    else { return state.registers[machine.framePointer].flatMap { step(fp: $0, above: 0) } }
+    else {
+      return state.registers[machine.framePointer].flatMap { step(fp: $0, above: 0) }
+        .map { ($0, .framePointer) }
+    }
     caller.pc = address
     caller.registers[machine.stackPointer] = sp &+ 8
-    return caller
+    return (caller, .cfi)
   }
 
   /// One step by the frame pointer, if it points to what looks like a frame.
@@ -159,7 +169,7 @@ struct Unwinder {
 
   private func step(fp: UInt64, above sp: UInt64) -> RegisterState? {
     guard fp >= sp, fp & 7 == 0, fp <= UInt64.max - 16, let previous = core.word(fp),
-      let address = core.word(fp + 8), core.isExecutable(address)
+      let address = core.word(fp + 8), core.mayBeCode(address)
     else { return nil }
     return RegisterState(pc: address, sp: fp + 16, fp: previous, core.machine)
   }
