@@ -53,7 +53,8 @@ func threadIDs(of pid: Int32, limit: Int) -> [Int32]? {
   while result.count < limit, let entry = unsafe readdir(directory) {
     let name = unsafe withUnsafeBytes(of: entry.pointee.d_name) { name in
       var value: Int32 = 0
-      for unsafebyte in unsafe name {
+      for index in name.indices {
+        let byte = unsafe name[index]
         if byte == 0 { break }
         guard byte >= 0x30, byte <= 0x39, value < 100_000_000 else { return Int32(0) }
         value = value * 10 + Int32(byte - 0x30)

@@ -102,7 +102,8 @@ final class ProcessMemory {
     }
     if vectorReadsWork { return 0 }
     var done = 0
-    for unsafevector in unsafe vectors {
+    for index in unsafe vectors.indices {
+      let vector = unsafe vectors[index]
       let size = unsafe vector.iov_len
       let count = unsafe pread(
         file.raw, buffer.baseAddress! + offset + done, size,
