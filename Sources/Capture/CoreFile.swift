@@ -297,11 +297,17 @@ struct CoreFile {
     header(
       4, 0, offset: notesOffset, address: 0, fileSize: UInt64(notes.count), memorySize: 0,
       alignment: 4)
+    // elfutils reads on into the next segment while file and memory offsets both go on, and
+    // takes the end of an empty one for the end of what it has: so an empty segment lies where
+    // the one before it ended.
+    var end = 0
     for segment in segments {
+      let offset = segment.offset ?? end
+      let size = segment.offset == nil ? 0 : segment.range.size
       header(
-        1, segment.flags, offset: dataOffset + (segment.offset ?? 0), address: segment.range.start,
-        fileSize: segment.offset == nil ? 0 : segment.range.size, memorySize: segment.range.size,
-        alignment: pageSize)
+        1, segment.flags, offset: dataOffset + offset, address: segment.range.start,
+        fileSize: size, memorySize: segment.range.size, alignment: pageSize)
+      end = offset + Int(size)
     }
     head += notes
     head += repeatElement(0, count: dataOffset - head.count)
