@@ -307,4 +307,5 @@ package enum PlainReport {
     facts.maxCrashes = verdict.maxCrashes
     facts.windowSeconds = verdict.window.map { $0 / .seconds(1) }
     return facts
-  }}
+  }
+}
