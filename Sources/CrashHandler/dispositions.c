@@ -44,7 +44,6 @@ static struct {
   signal_function signal, sysv_signal, sigset;
   int (*sigignore)(int);
   int (*siginterrupt)(int, int);
-  int (*sigvec)(int, const void *, void *);
 } real;
 
 bool guardian_find_real_dispositions(void) {
@@ -254,4 +253,30 @@ INTERPOSE int siginterrupt(int n, int interrupt) {
     act.sa_flags |= SA_RESTART;
   }
   return virtual_sigaction(n, &act, NULL);
+}
+
+/* Gone from the headers since glibc 2.21, still there for programs older than that. */
+struct sigvec_of_old {
+  plain_handler handler;
+  int mask;
+  int flags; /* 1 on the alternate stack, 2 interrupts, 4 once */
+};
+int sigvec(int n, const struct sigvec_of_old *new, struct sigvec_of_old *old);
+INTERPOSE int sigvec(int n, const struct sigvec_of_old *new, struct sigvec_of_old *old) {
+  struct sigaction act, before;
+  if (new != NULL) {
+    memset(&act, 0, sizeof act);
+    act.sa_handler = new->handler;
+    set_mask_word(&act.sa_mask, (uint32_t)new->mask);
+    act.sa_flags = (new->flags & 1 ? SA_ONSTACK : 0) | (new->flags & 2 ? 0 : SA_RESTART) |
+                   (new->flags & 4 ? (int)SA_RESETHAND : 0);
+  }
+  if (virtual_sigaction(n, new ? &act : NULL, old ? &before : NULL) != 0) return -1;
+  if (old != NULL) {
+    old->handler = before.sa_handler;
+    old->mask = (int)mask_word(&before.sa_mask);
+    old->flags = (before.sa_flags & SA_ONSTACK ? 1 : 0) | (before.sa_flags & SA_RESTART ? 0 : 2) |
+                 (before.sa_flags & (int)SA_RESETHAND ? 4 : 0);
+  }
+  return 0;
 }

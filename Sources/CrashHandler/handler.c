@@ -57,6 +57,10 @@ static bool readable(uintptr_t address) {
   return guardian_call4(SYS_rt_sigprocmask, -1, address, 0, 8) != -EFAULT;
 }
 
+static bool is_sandboxed(void) {
+  return __atomic_load_n(&guardian_state.sandboxed, __ATOMIC_RELAXED);
+}
+
 /* ---- the end ---- */
 
 /* Makes the program die of `n` when the handler returns, exactly as if there had
@@ -69,22 +73,30 @@ static void end_by(int n, siginfo_t *info, ucontext_t *context) {
   sigdelset(&context->uc_sigmask, n);
 #if defined(__x86_64__)
   greg_t *registers = context->uc_mcontext.gregs;
-  bool breakpoint = n == SIGTRAP && is_fault(info) && registers[REG_TRAPNO] == 3;
+  /* Instructions that were executed already, and how long they are: int3, and the
+   * system call that a filter turned into a signal. */
+  int step_back = 0;
+  if (n == SIGTRAP && is_fault(info) && registers[REG_TRAPNO] == 3) step_back = 1;
+  if (n == SIGSYS && is_fault(info)) step_back = 2;
 #else
-  bool breakpoint = false;
+  int step_back = n == SIGSYS && is_fault(info) ? 4 : 0;
 #endif
   /* The first process of a pid namespace is immune to what it sends itself, but
    * not to a fault: let it happen again. */
-  bool faults_again = is_fault(info) && n != SIGSYS && n != SIGXCPU && !breakpoint;
-  if (!(pid == 1 && (faults_again || breakpoint))) {
-    if (guardian_call4(SYS_rt_tgsigqueueinfo, pid, tid, n, info) == 0 && pid != 1) return;
-    if (!faults_again && !breakpoint) {
+  bool faults_again = is_fault(info) && n != SIGXCPU;
+  if (!(pid == 1 && faults_again)) {
+    if (!is_sandboxed() &&
+        guardian_call4(SYS_rt_tgsigqueueinfo, pid, tid, n, info) == 0 && pid != 1)
+      return;
+    if (!faults_again) {
       if (guardian_call3(SYS_tgkill, pid, tid, n) == 0 && pid != 1) return;
       guardian_call1(SYS_exit_group, 128 + n);
     }
   }
 #if defined(__x86_64__)
-  if (breakpoint) registers[REG_RIP]--; /* int3 is one byte, and was executed already */
+  registers[REG_RIP] -= step_back;
+#else
+  context->uc_mcontext.pc -= (unsigned)step_back;
 #endif
 }
 
@@ -186,7 +198,7 @@ static void write_record(struct guardian_crash_record *record, int n, const sigi
   write_stack(record);
   finish(record, GUARDIAN_PART_STACK);
   /* Last: of these calls it is the one that a sandbox is likeliest to punish. */
-  if (guardian_call2(SYS_prctl, PR_GET_NAME, record->thread_name) == 0)
+  if (!is_sandboxed() && guardian_call2(SYS_prctl, PR_GET_NAME, record->thread_name) == 0)
     finish(record, GUARDIAN_PART_THREAD);
   __atomic_store_n(&record->state, GUARDIAN_SLOT_COMPLETE, __ATOMIC_RELEASE);
 }
@@ -277,6 +289,11 @@ static bool ring_bell(struct guardian_crash_record *record, int slot, uint64_t d
     /* write(), not send(): sandboxes know it. A datagram raises no SIGPIPE. */
     long result = guardian_call3(SYS_write, fd, &message, sizeof message);
     if (result == sizeof message) return true;
+    /* Guardian was started anew beside the program that it kept: a new bell hangs there. */
+    if (result == -ECONNREFUSED && fd == guardian_state.bell) {
+      fd = open_bell_again();
+      continue;
+    }
     /* The queue holds few datagrams; guardian is emptying it. */
     if (result != -EAGAIN && result != -ENOBUFS && result != -EINTR) return false;
     if (clock_ns(CLOCK_MONOTONIC) >= deadline) return false;
@@ -301,7 +318,7 @@ static void report(int n, const siginfo_t *info, const ucontext_t *context, int3
   struct guardian_crash_record *record = guardian_slot(ring, (uint32_t)slot);
   write_record(record, n, info, context, pid, tid);
   /* Yama's permission is given process by process and not inherited by fork(). */
-  if (guardian_state.yama && pid != guardian_state.initial_pid)
+  if (guardian_state.yama && !is_sandboxed() && pid != guardian_state.initial_pid)
     guardian_call3(SYS_prctl, PR_SET_PTRACER, ring->guardian_pid, 0);
   uint64_t deadline = clock_ns(CLOCK_MONOTONIC) + wait_limit_ns(ring);
   if (!ring_bell(record, slot, deadline)) return;

@@ -32,6 +32,7 @@ struct guardian_abort_message {
 struct guardian_state {
   uint32_t phase; /* enum guardian_phase, atomic */
   bool yama;      /* PR_SET_PTRACER was understood */
+  bool sandboxed; /* atomic: only the calls that every filter allows */
   int32_t initial_pid;
   struct guardian_ring_header *ring; /* NULL: no channel */
   /* The bell as it was opened: someone else's file may have its number by now. */
