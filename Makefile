@@ -88,6 +88,8 @@ flags = $(or $(shell sed -n '1s,^// flags: ,,p' $(1)),$(2))
 $(C_FIXTURES): $(FIXTURES)/%: $(ROOT)/Tests/Fixtures/%.c
 	@mkdir -p $(FIXTURES)
 	$(CC) $(call flags,$<,-O1 -g -fno-omit-frame-pointer -pthread) -I$(ROOT)/Sources/CrashHandler/include -o $@ $< -ldl -lm
+# It has the handler's own sources in it.
+$(FIXTURES)/handler_linked: $(HANDLER_SOURCES) $(HANDLER_HEADERS)
 $(CXX_FIXTURES): $(FIXTURES)/%: $(ROOT)/Tests/Fixtures/%.cpp
 	@mkdir -p $(FIXTURES)
 	$(CXX) $(call flags,$<,-O2 -g -pthread) -I$(ROOT)/Sources/CrashHandler/include -o $@ $<

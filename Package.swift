@@ -90,7 +90,7 @@ let package = Package(
       name: "RingTests", dependencies: ["CrashHandler", "Ring"], swiftSettings: tested),
     .testTarget(name: "KernelTests", dependencies: ["Kernel"], swiftSettings: tested),
     .testTarget(
-      name: "CrashHandlerTests", dependencies: ["CrashHandler", "Guardian", "Ring"],
+      name: "CrashHandlerTests", dependencies: ["Guardian"],
       swiftSettings: tested),
     .testTarget(
       name: "SettingsTests", dependencies: ["Policy", "Settings"], swiftSettings: tested),

@@ -405,6 +405,18 @@ WAY void die_handler_lives_on(void) {
   }
   exit(handled == 100 ? 0 : 98);
 }
+static void allocate_and_exit(int signal_number) {
+  void *volatile p = malloc(100);
+  free(p);
+  _exit(0);
+}
+/* What no handler should do; a test of the test that looks for it. */
+WAY void die_handler_allocates(void) {
+  struct sigaction act = {.sa_handler = allocate_and_exit, .sa_flags = SA_ONSTACK};
+  sigaction(SIGSEGV, &act, NULL);
+  int *volatile p = NULL;
+  sink = *(volatile int *)p; /* dies: handler-allocates */
+}
 WAY void die_handler_exits(void) {
   signal(SIGSEGV, (void (*)(int))_exit);
   int *volatile p = NULL;
@@ -617,8 +629,7 @@ WAY void die_setuid(void) {
   die_null_read();
 }
 WAY void die_chroot(void) {
-  char folder[] = "/tmp/dies-chroot-XXXXXX";
-  if (mkdtemp(folder) == NULL || chroot(folder) != 0 || chdir("/") != 0) fail("chroot");
+  if (chroot(".") != 0 || chdir("/") != 0) fail("chroot");
   die_null_read();
 }
 WAY void die_namespaces(void) {
@@ -781,6 +792,7 @@ static const struct {
     {"handler-once", die_handler_once},
     {"handler-lives-on", die_handler_lives_on},
     {"handler-exits", die_handler_exits},
+    {"handler-allocates", die_handler_allocates},
     {"ignored-lives-on", die_ignored_lives_on},
     {"crash-in-handler", die_crash_in_handler},
     {"no-altstack", die_no_altstack},
