@@ -56,10 +56,11 @@ struct Server: CustomTestStringConvertible, Sendable {
   static let postgres = Server(
     name: "postgres", tools: ["setpriv"],
     prepare: { folder, port in
-      let server = try #require(postgresBinary)
+      guard let server = postgresBinary, let user = getpwnam("postgres")?.pointee else {
+        throw Failure("no PostgreSQL, or no user postgres")
+      }
       let binary = URL(fileURLWithPath: server).resolvingSymlinksInPath().path
       let initdb = (binary as NSString).deletingLastPathComponent + "/initdb"
-      let user = try #require(getpwnam("postgres")?.pointee, "there is no user postgres")
       let change =
         [
           Place.tool("setpriv")!, "--reuid=\(user.pw_uid)", "--regid=\(user.pw_gid)",
