@@ -253,13 +253,7 @@ enum MachineID {
       ))
     var result = sd_id128_t()
     guard unsafe sd_id128_get_machine_app_specific(application, &result) >= 0 else { return nil }
-    var text = ""
-    unsafe withUnsafeBytes(of: &result) { bytes in
-      for unsafebyte in unsafe bytes {
-        let digits = String(byte, radix: 16)
-        text += digits.utf8.count == 1 ? "0" + digits : digits
-      }
-    }
-    return text
+    let bytes = unsafe withUnsafeBytes(of: &result) { unsafe Array($0) }
+    return bytes.map { ($0 < 16 ? "0" : "") + String($0, radix: 16) }.joined()
   }
 }
