@@ -68,17 +68,24 @@ final class Channel {
   }
 
   /// One crash record, as far as it can be believed.
-  func crashRecord(slot: UInt32) -> RingContents.CrashRecord? {
-    RingDecoder.decode(readRing()).crashes.first { $0.slot == Int(slot) }
+  func crashRecord(slot: Int) -> RingContents.CrashRecord? {
+    let start = RingLayout.slotsOffset + slot * RingLayout.slotSize
+    guard let bytes = try? ring.read(count: RingLayout.slotSize, at: Int64(start)) else {
+      return nil
+    }
+    return RingDecoder.crash(slot: slot, slotBytes: bytes)?.record
   }
 
   /// Bits of `guardian_handler_flag`.
-  var handlerFlags: UInt32 { RingDecoder.decode(readRing()).header.handlerFlags }
+  var handlerFlags: UInt32 {
+    let head = try? ring.read(count: RingLayout.Header.size, at: 0)
+    return RingDecoder.header(head ?? []).handlerFlags
+  }
 
   /// Lets the thread go that waits in the handler. It wakes by itself: its waits are short.
-  func release(slot: UInt32) {
-    guard slot < RingLayout.slotCount else { return }
-    let offset = Int64(RingLayout.releaseOffset(slot: Int(slot)))
+  func release(slot: Int) {
+    guard (0..<RingLayout.slotCount).contains(slot) else { return }
+    let offset = Int64(RingLayout.releaseOffset(slot: slot))
     var one: UInt32 = 1
     let bytes = unsafe withUnsafeBytes(of: &one) { unsafe Array($0) }
     try? ring.write(bytes, at: offset)

@@ -1,6 +1,16 @@
 // The two ends of the process: what it was given, and how it leaves.
+import CSpawn
 import Glibc
 import Policy
+
+/// Signal dispositions and mask as guardian was started with them.
+package struct StartConditions {
+  let signals: guardian_signal_state
+  /// To be called before anything could change them.
+  package static func save() -> StartConditions {
+    StartConditions(signals: guardian_signal_state_save())
+  }
+}
 
 package enum ProcessVectors {
   /// Bytes: they need not be UTF-8.

@@ -11,13 +11,13 @@ struct Executable {
   let handler: HandlerDecision
 }
 
-enum HandlerDecision: Hashable {
+package enum HandlerDecision: Hashable {
   case preload
   /// Why not, as it stands in the report: "static executable", …
   case none(String)
 }
 
-enum ExecutableLookup {
+package enum ExecutableLookup {
   /// The file that `command` names: with a slash in it as it is, else the first in PATH that may
   /// be executed. nil with the errno that execvp would give.
   static func find(_ command: [UInt8], searchPath: String?) -> Result<[UInt8], SystemError> {
@@ -30,8 +30,9 @@ enum ExecutableLookup {
       separator: ":", omittingEmptySubsequences: false)
     {
       let candidate = (folder.isEmpty ? "." : String(folder)) + "/" + name
-      guard let status = try? Files.status(candidate) else {
-        if errno == EACCES { denied = true }
+      let status: FileStatus
+      do { status = try Files.status(candidate) } catch {
+        if error.errno == EACCES { denied = true }
         continue
       }
       if !status.isRegular { continue }
@@ -42,7 +43,7 @@ enum ExecutableLookup {
   }
 
   /// Looks at the file, and through `#!` at its interpreter. `user`: whom it will run as.
-  static func decide(_ path: String, user: UInt32, depth: Int = 0) -> HandlerDecision {
+  package static func decide(_ path: String, user: UInt32, depth: Int = 0) -> HandlerDecision {
     // A file that cannot be read is left to exec; nothing is known, and the preload is harmless
     // where the loader cannot take it.
     guard let file = try? FileDescriptor.open(path, O_RDONLY | O_NONBLOCK),

@@ -84,6 +84,9 @@ final class Instance {
     }
   }
 
+  /// When guardian leaves: nobody is left to use them.
+  func removeChannels() { Instance.removeLeftovers(runtimeDirectory) }
+
   /// Channels of a guardian that was killed.
   private static func removeLeftovers(_ folder: String) {
     for name in (try? Files.list(folder)) ?? [] where Channel.isName(name) {

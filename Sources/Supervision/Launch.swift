@@ -4,9 +4,9 @@ import Glibc
 import Kernel
 
 /// Where a start failed and why.
-struct LaunchFailure: Error {
+package struct LaunchFailure: Error {
   let step: guardian_spawn_step
-  let errno: Int32
+  package let errno: Int32
 
   /// "cannot execute '/bin/x': no such file" without what follows from it.
   func words(_ launch: Launch) -> String {
@@ -31,9 +31,9 @@ struct LaunchFailure: Error {
 }
 
 /// A child that runs what was asked for.
-final class Child {
-  let pid: Int32
-  let pidfd: FileDescriptor
+package final class Child {
+  package let pid: Int32
+  package let pidfd: FileDescriptor
   init(pid: Int32, pidfd: consuming FileDescriptor) {
     self.pid = pid
     self.pidfd = pidfd
@@ -41,11 +41,16 @@ final class Child {
   func signal(_ number: Int32) { try? Processes.signal(pidfd, number) }
 }
 
-struct Launch {
-  struct Limit {
-    let resource: Int32
-    let soft: UInt64
-    let hard: UInt64
+package struct Launch {
+  package struct Limit {
+    package let resource: Int32
+    package let soft: UInt64
+    package let hard: UInt64
+    package init(resource: Int32, soft: UInt64, hard: UInt64) {
+      self.resource = resource
+      self.soft = soft
+      self.hard = hard
+    }
   }
   struct User {
     let uid: UInt32
@@ -54,28 +59,30 @@ struct Launch {
   }
 
   /// As execve takes it.
-  var path: [UInt8] = []
-  var arguments: [[UInt8]] = []
+  package var path: [UInt8] = []
+  package var arguments: [[UInt8]] = []
   var environment = Environment([])
   /// From our number to the child's; everything else is closed.
-  var descriptors: [(from: Int32, to: Int32)] = [(0, 0), (1, 1), (2, 2)]
+  package var descriptors: [(from: Int32, to: Int32)] = [(0, 0), (1, 1), (2, 2)]
   var signals = guardian_signal_state()
-  var ownGroup = false
+  package var ownGroup = false
   var terminal: Int32 = -1
   var deathSignal: Int32 = 0
-  var directory: String?
-  var umask: UInt32?
+  package var directory: String?
+  package var umask: UInt32?
   var nice: Int32?
   var oomScoreAdjust: Int32?
-  var limits: [Limit] = []
+  package var limits: [Limit] = []
   var user: User?
   /// Variables whose value becomes the child's own pid.
   var pidVariables: [String] = []
   /// Fork instead of sharing memory until exec.
-  var plainFork = false
+  package var plainFork = false
+
+  package init() {}
 
   /// Starts it. A child whose set-up failed has been reaped when this throws.
-  func start() throws(LaunchFailure) -> Child {
+  package func start() throws(LaunchFailure) -> Child {
     var environment = environment
     let room = String(repeating: "0", count: Int(GUARDIAN_SPAWN_PID_BYTES))
     for name in pidVariables { environment.set(name, room) }

@@ -1,18 +1,18 @@
 // What a program says on its notify socket (sd_notify(3)). Bounded text of a stranger: a line that
 // is not understood is left out, never an error.
 
-struct NotifyMessage: Hashable {
-  var ready = false
-  var stopping = false
-  var reloading = false
-  var status: String?
-  var mainPID: Int32?
-  var extendTimeout: Duration?
-  var heartbeat = false
-  var watchdogTriggered = false
-  var watchdogInterval: Duration?
+package struct NotifyMessage: Hashable {
+  package var ready = false
+  package var stopping = false
+  package var reloading = false
+  package var status: String?
+  package var mainPID: Int32?
+  package var extendTimeout: Duration?
+  package var heartbeat = false
+  package var watchdogTriggered = false
+  package var watchdogInterval: Duration?
 
-  init(_ bytes: [UInt8]) {
+  package init(_ bytes: [UInt8]) {
     if bytes.count > Limit.notifyBytes { return }
     for line in bytes.split(separator: UInt8(ascii: "\n")) {
       guard let equals = line.firstIndex(of: UInt8(ascii: "=")) else { continue }

@@ -28,20 +28,22 @@ final class OutputSink {
     var status = stat()
     let known = unsafe fstat(number, &status) == 0
     isSocket = known && status.st_mode & S_IFMT == S_IFSOCK
+    // A plain file never blocks, and its offset is shared with all who write to it.
+    let isFile = known && status.st_mode & S_IFMT == S_IFREG
     if !known {
       descriptor = nil
       mayBlock = false
-    } else if !isSocket,
+    } else if !isSocket, !isFile,
       let own = try? SharedDescriptor(
         FileDescriptor.open(
-          "/proc/self/fd/\(number)", O_WRONLY | O_NONBLOCK | O_APPEND | O_NOCTTY))
+          "/proc/self/fd/\(number)", O_WRONLY | O_NONBLOCK | O_NOCTTY))
     {
       descriptor = own
       mayBlock = false
     } else {
       let copy = fcntl(number, F_DUPFD_CLOEXEC, 3)
       descriptor = copy < 0 ? nil : SharedDescriptor(FileDescriptor(owning: copy))
-      mayBlock = !isSocket
+      mayBlock = !isSocket && !isFile
     }
     patience = try? loop.timer(CLOCK_MONOTONIC) { [unowned self] in giveUpOnSink() }
     if let raw = descriptor?.raw {

@@ -1,70 +1,87 @@
 // The last lines a program wrote, with the time each arrived. Bytes, not text: they are hostile.
-import Policy
+// A flood costs one copy of its end: lines are told apart only when somebody asks.
 
-struct OutputTail {
-  struct Line {
-    /// When its first byte came, wall clock, nanoseconds since the epoch.
-    let time: Int64
+package struct OutputTail {
+  package struct Line {
+    /// When the piece with its first byte came, wall clock, nanoseconds since the epoch.
+    package let time: Int64
     /// Without the line end; cut at `Limit.lineBytes`.
-    let bytes: [UInt8]
+    package let bytes: [UInt8]
   }
 
-  private var lines: [Line?] = []
-  private var first = 0
+  package init() {}
+
+  private struct Piece {
+    let time: Int64
+    var bytes: [UInt8]
+  }
+  /// Oldest first. Every piece but the last ends a line or is large, so their number is bounded.
+  private var pieces: [Piece] = []
   private var bytes = 0
-  private var open: [UInt8] = []
-  private var openTime: Int64 = 0
-  /// Bytes of the line that is being written that were cut off.
-  private var openCut = false
+  /// What lies before the first piece was dropped in the middle of a line.
+  private var beginsInLine = false
 
-  mutating func append(_ chunk: ArraySlice<UInt8>, at time: Int64) {
-    var rest = chunk
-    if rest.count > Limit.tailBytes {
-      // Of a flood only the end can matter: the first line of it is cut anyway.
-      rest = rest.suffix(Limit.tailBytes)
-      open = []
-      openCut = false
-    }
-    while !rest.isEmpty {
-      if open.isEmpty { openTime = time }
-      guard let end = rest.firstIndex(of: UInt8(ascii: "\n")) else {
-        extend(rest)
-        return
-      }
-      extend(rest[..<end])
-      close()
-      rest = rest[(end + 1)...]
-    }
-  }
+  private static let pieceBytes = 4096
+  private static let pieceLimit = 2 * Limit.tailLines
 
-  private mutating func extend(_ part: ArraySlice<UInt8>) {
-    let room = Limit.lineBytes - open.count
-    if part.count > room { openCut = true }
-    open.append(contentsOf: part.prefix(room))
-  }
-
-  private mutating func close() {
-    if open.last == UInt8(ascii: "\r") { open.removeLast() }
-    if openCut { open.append(contentsOf: " […]".utf8) }
-    bytes += open.count
-    lines.append(Line(time: openTime, bytes: open))
-    open = []
-    openCut = false
-    while lines.count - first > Limit.tailLines || bytes > Limit.tailBytes {
-      bytes -= lines[first]!.bytes.count
-      lines[first] = nil
-      first += 1
+  package mutating func append(_ chunk: ArraySlice<UInt8>, at time: Int64) {
+    if chunk.isEmpty { return }
+    if chunk.count >= Limit.tailBytes {
+      pieces = [Piece(time: time, bytes: Array(chunk.suffix(Limit.tailBytes)))]
+      bytes = Limit.tailBytes
+      beginsInLine = true
+      return
     }
-    if first > Limit.tailLines {
-      lines.removeFirst(first)
-      first = 0
+    bytes += chunk.count
+    if let last = pieces.last, last.bytes.last != UInt8(ascii: "\n"),
+      last.bytes.count < Self.pieceBytes
+    {
+      pieces[pieces.count - 1].bytes.append(contentsOf: chunk)
+    } else {
+      pieces.append(Piece(time: time, bytes: Array(chunk)))
+    }
+    while let first = pieces.first,
+      bytes - first.bytes.count >= Limit.tailBytes || pieces.count > Self.pieceLimit
+    {
+      bytes -= first.bytes.count
+      beginsInLine = first.bytes.last != UInt8(ascii: "\n")
+      pieces.removeFirst()
     }
   }
 
   /// Oldest first; a last line without an end counts.
-  var all: [Line] {
-    var result = lines[first...].compactMap { $0 }
-    if !open.isEmpty { result.append(Line(time: openTime, bytes: open)) }
-    return result
+  package var all: [Line] {
+    var lines: [Line] = []
+    var open: [UInt8] = []
+    var openTime: Int64?
+    var isCut = false
+    func cut(_ line: [UInt8]) -> [UInt8] {
+      var line = line
+      if line.last == UInt8(ascii: "\r") { line.removeLast() }
+      return isCut ? line + Array(" […]".utf8) : line
+    }
+    for piece in pieces {
+      var rest = piece.bytes[...]
+      while !rest.isEmpty {
+        let end = rest.firstIndex(of: UInt8(ascii: "\n"))
+        let part = rest[..<(end ?? rest.endIndex)]
+        if openTime == nil { openTime = piece.time }
+        let room = Limit.lineBytes - open.count
+        isCut = isCut || part.count > room
+        open.append(contentsOf: part.prefix(room))
+        guard let end else { break }
+        lines.append(Line(time: openTime ?? piece.time, bytes: cut(open)))
+        open = []
+        openTime = nil
+        isCut = false
+        rest = rest[(end + 1)...]
+      }
+    }
+    if let openTime { lines.append(Line(time: openTime, bytes: cut(open))) }
+    if beginsInLine && lines.count > 1 { lines.removeFirst() }
+    lines = lines.suffix(Limit.tailLines)
+    var total = lines.reduce(0) { $0 + $1.bytes.count }
+    while total > Limit.tailBytes { total -= lines.removeFirst().bytes.count }
+    return lines
   }
 }

@@ -53,7 +53,7 @@ final class OpenIncident {
   let role: Program.Role
   let pid: Int32
   /// The crash record that the bell named.
-  let slot: UInt32?
+  let slot: Int?
   /// nil: the store could not be written to.
   var folder: IncidentFolder<KernelStoreCalls>?
   var process = ProcessTexts()
@@ -68,7 +68,7 @@ final class OpenIncident {
   var tail: [Incident.StderrLine] = []
 
   init(
-    _ id: ReportID, life: RunningLife?, number: Life, role: Program.Role, pid: Int32, slot: UInt32?
+    _ id: ReportID, life: RunningLife?, number: Life, role: Program.Role, pid: Int32, slot: Int?
   ) {
     self.id = id
     self.life = life

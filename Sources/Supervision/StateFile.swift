@@ -4,11 +4,11 @@
 import Kernel
 import Policy
 
-enum StateFile {
+package enum StateFile {
   static let name = "state"
   private static let head = "guardian.state/1"
 
-  static func encode(_ history: CrashHistory) -> [UInt8] {
+  package static func encode(_ history: CrashHistory) -> [UInt8] {
     var text = head + "\n"
     func line(_ key: String, _ value: String) {
       // One fact a line, whatever the fact holds.
@@ -37,7 +37,7 @@ enum StateFile {
   }
 
   /// nil: not a state file, or a damaged one.
-  static func decode(_ bytes: [UInt8]) -> CrashHistory? {
+  package static func decode(_ bytes: [UInt8]) -> CrashHistory? {
     guard bytes.count < Limit.stateBytes, let text = String(validating: bytes, as: UTF8.self)
     else { return nil }
     var lines = text.split(separator: "\n", omittingEmptySubsequences: false)[...]

@@ -14,12 +14,12 @@ extension Supervisor {
   func bells(of life: RunningLife) {
     for _ in 0..<Limit.datagramsPerTurn {
       guard let datagram = Sockets.receive(life.channel.bell, limit: 64) else { return }
-      guard let bell = Bell(datagram.bytes), datagram.senderPID > 0 else { continue }
+      guard let bell = RingBell(datagram.bytes), datagram.senderPID > 0 else { continue }
       rang(bell, life, sender: datagram.senderPID)
     }
   }
 
-  private func rang(_ bell: Bell, _ life: RunningLife, sender: Int32) {
+  private func rang(_ bell: RingBell, _ life: RunningLife, sender: Int32) {
     if sender == life.pid {
       guard life.ended == nil else { return }
       if let earlier = life.incident {
@@ -33,7 +33,7 @@ extension Supervisor {
       let incident = begin(life, role: .main, pid: sender, slot: bell.slot)
       life.incident = incident
       feed(.crashAnnounced(life.number))
-      if life.incident === incident { capture(incident, life, thread: bell.thread, limit: nil) }
+      if life.incident === incident { capture(incident, life, thread: bell.tid, limit: nil) }
       return
     }
     descendantRang(bell, life, sender: sender)
@@ -41,7 +41,7 @@ extension Supervisor {
 
   /// Begins a report: its folder, and what /proc says while the process is still there.
   private func begin(
-    _ life: RunningLife, role: Program.Role, pid: Int32, slot: UInt32?
+    _ life: RunningLife, role: Program.Role, pid: Int32, slot: Int?
   ) -> OpenIncident {
     let incident = OpenIncident(
       ReportID.make(at: .now()), life: life, number: life.number, role: role, pid: pid, slot: slot)
@@ -119,8 +119,9 @@ extension Supervisor {
   private func captureOver(_ incident: OpenIncident, _ life: RunningLife) {
     incident.isCapturing = false
     if let slot = incident.slot { life.channel.release(slot: slot) }
-    if incident.role == .main { feed(.captureEnded(life.number)) }
+    // First the report: without it in the queue guardian might think itself free to leave.
     if incident.ending != nil { write(incident) }
+    if incident.role == .main { feed(.captureEnded(life.number)) }
     startWaitingCapture()
   }
 
@@ -131,7 +132,7 @@ extension Supervisor {
       if let result = helper.result,
         let message = Sockets.receive(result.descriptor, limit: CaptureSummary.maximumBytes)
       {
-        let summary = Captured.summary(message.bytes)
+        let summary = CaptureSummary(decoding: message.bytes)
         incident.summary = summary
         incident.replaced = zip(message.descriptors, summary.replacedModules).map { ($0, $1) }
       }
@@ -171,7 +172,7 @@ extension Supervisor {
 
   // MARK: descendants
 
-  private func descendantRang(_ bell: Bell, _ life: RunningLife, sender: Int32) {
+  private func descendantRang(_ bell: RingBell, _ life: RunningLife, sender: Int32) {
     let record = life.channel.crashRecord(slot: bell.slot)
     // `yes | head` must not cry wolf, and who is killed from outside has not crashed.
     let sent = record.map { $0.code <= 0 && $0.senderPID > 0 && $0.senderPID != $0.pid } ?? false
@@ -197,7 +198,7 @@ extension Supervisor {
     descendants[sender] = watched
     let busy = helpers.values.filter { if case .capture = $0.work { true } else { false } }.count
     if busy < Limit.capturesAtOnce {
-      capture(incident, life, thread: bell.thread, limit: nil)
+      capture(incident, life, thread: bell.tid, limit: nil)
     } else if capturesWaiting.count < Limit.capturesWaiting {
       capturesWaiting.append((incident, life))
     } else {
@@ -209,12 +210,8 @@ extension Supervisor {
   private func startWaitingCapture() {
     while !capturesWaiting.isEmpty {
       let (incident, life) = capturesWaiting.removeFirst()
-      // It has waited as long as a handler waits, or was killed.
-      if incident.ending != nil || descendants[incident.pid] == nil {
-        incident.defects.append("no snapshot: too many crashes at one time")
-        if incident.ending != nil { write(incident) }
-        continue
-      }
+      // It may have waited as long as a handler waits, and died.
+      if descendants[incident.pid] == nil { continue }
       let thread = incident.slot.flatMap { life.channel.crashRecord(slot: $0)?.tid } ?? incident.pid
       capture(incident, life, thread: thread, limit: nil)
       return
@@ -228,6 +225,10 @@ extension Supervisor {
     guard let watched = descendants.removeValue(forKey: pid) else { return }
     let incident = watched.incident
     watched.source = nil
+    if capturesWaiting.contains(where: { $0.0 === incident }) {
+      capturesWaiting.removeAll { $0.0 === incident }
+      incident.defects.append("no snapshot: too many crashes at one time")
+    }
     let known = how ?? Processes.exitStatus(watched.pidfd)
     let status: Ending.Status
     switch known {
@@ -302,32 +303,5 @@ extension Supervisor {
       }
     }
     settle()
-  }
-}
-
-/// One message of the bell (`struct guardian_bell`), its fields checked.
-struct Bell: Hashable {
-  static let size = 24
-  static let magic: UInt32 = 0x4c4c_4542
-  static let version: UInt32 = 1
-
-  let slot: UInt32
-  /// In the program's own pid namespace.
-  let thread: Int32
-  let signal: Int32
-
-  init?(_ bytes: [UInt8]) {
-    guard bytes.count == Bell.size else { return nil }
-    func word(_ offset: Int) -> UInt32 {
-      (0..<4).reversed().reduce(0) { $0 << 8 | UInt32(bytes[offset + $1]) }
-    }
-    let thread = Int32(bitPattern: word(12))
-    let signal = Int32(bitPattern: word(16))
-    guard word(0) == Bell.magic, word(4) == Bell.version,
-      word(8) < UInt32(RingLayout.slotCount), thread > 0, (1...64).contains(signal)
-    else { return nil }
-    self.slot = word(8)
-    self.thread = thread
-    self.signal = signal
   }
 }

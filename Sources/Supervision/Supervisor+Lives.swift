@@ -80,7 +80,7 @@ extension Supervisor {
 
   func signalStop(_ number: Life) {
     guard let life = running(number) else { return }
-    life.stopAsked = true
+    if life.ended == nil { life.stopAsked = true }
     let signal = configuration.stopSignal.rawValue
     switch configuration.killMode {
     case .process: life.child.signal(signal)
@@ -120,7 +120,7 @@ extension Supervisor {
   private func strays() -> [Int32] {
     var own = Set(helpers.keys)
     if let life, life.ended == nil { own.insert(life.pid) }
-    var found = Descendants.children(of: getpid()).filter { !own.contains($0) }
+    var found = Descendants.ofThisProcess().filter { !own.contains($0) }
     if let life, life.ended == nil { found += Descendants.children(of: life.pid) }
     var next = 0
     while next < found.count && found.count < 10_000 {
@@ -163,6 +163,11 @@ extension Supervisor {
     if case .signaled(SIGKILL, _) = result.how, memory.sawKill() { cause = .outOfMemory }
     if case .exited(0) = result.how, hasDetached(life) { cause = .detached }
     let ending = Ending(status: status, cause: cause)
+    // ^C went to the program alone, which has the terminal: it was meant for both.
+    if terminal != nil, [.exited(130), .signaled(SIGINT, coreDumped: false)].contains(result.how) {
+      life.stopAsked = true
+      feed(.terminate)
+    }
     feed(.ended(life.number, ending, signature: signature(of: life, ending)))
     // Whatever the machine wanted of the group had to come before this.
     take(life)

@@ -96,7 +96,7 @@ extension Supervisor {
     incident.process.oomKills = memory.kills
     facts.program = program
     facts.verdict = verdict
-    facts.slot = incident.slot.map { Int($0) }
+    facts.slot = incident.slot
     facts.senderName = incident.senderName
     facts.host = host!
     facts.process = incident.process
@@ -110,7 +110,8 @@ extension Supervisor {
       }
     }
     let report = PlainReport.make(from: facts, redaction: Redaction(extra: configuration.redact))
-    let stderr = Array(facts.stderr.map(\.bytes).joined(separator: [10]))
+    var stderr: [UInt8] = []
+    for line in facts.stderr { stderr += line.bytes + [10] }
     do {
       try folder.writePlain(report, ring: ringBytes, stderr: stderr, maps: incident.process.maps)
     } catch {
@@ -126,11 +127,15 @@ extension Supervisor {
   private func handlerWords(_ life: RunningLife?) -> String {
     guard let life else { return "none: the program did not start" }
     switch life.handler {
-    case .none(let why): return "none: \(why)"
+    case .none(let why):
+      return life.channel.handlerFlags & RingLayout.HandlerFlag.loaded != 0
+        ? "linked" : "none: \(why)"
     case .preload:
       let flags = life.channel.handlerFlags
-      if flags & 1 == 0 { return "none: preloaded, but it did not start" }
-      return flags & (1 << 5) != 0 ? "linked" : "preloaded"
+      if flags & RingLayout.HandlerFlag.loaded == 0 {
+        return "none: preloaded, but it did not start"
+      }
+      return "preloaded"
     }
   }
 

@@ -68,12 +68,12 @@ package final class Supervisor {
   }
 
   /// - Parameter arguments: guardian's own, as bytes.
-  /// - Parameter inherited: from `guardian_signal_state_save`, before anything was changed.
+  /// - Parameter inherited: saved before anything was changed.
   package init(
     _ wanted: Configuration, arguments: [[UInt8]], environment: [[UInt8]],
-    inherited: guardian_signal_state
+    inherited: StartConditions
   ) throws(SupervisorError) {
-    self.inherited = inherited
+    self.inherited = inherited.signals
     guardian_close_on_exec_from(3)
     SignalPlan.blockAll()
     do {
@@ -133,6 +133,7 @@ package final class Supervisor {
       try loop.run()
     } catch { throw .system(error) }
     sink.finish(within: .milliseconds(500))
+    instance.removeChannels()
     return leave ?? .exit(70)
   }
 
@@ -191,6 +192,8 @@ package final class Supervisor {
         announcements[index].report = id
       }
     case .announce(let number, let ending, let verdict):
+      // Its last words come before ours.
+      running(number)?.channel.output.drain()
       announcements.append(Announcement(life: number, ending: ending, verdict: verdict))
     case .runGiveUp(let giveUp): runGiveUp(giveUp)
     case .persist: stateIsDirty = true
@@ -279,6 +282,7 @@ package final class Supervisor {
 
   /// STATUS= for `systemctl status`, READY= once the program is ready for the first time.
   private func tellManager() {
+    if !manager.isPresent { return }
     var status = Words.status(machine, name: configuration.name, pid: life?.pid, at: now())
     if let said = life?.statusText { status += ": " + said }
     if !toldReady, case .running = machine.state {

@@ -7,9 +7,9 @@ import Kernel
 
 struct ServiceManager {
   /// Removed from our own environment by nobody: sd_notify(3) reads NOTIFY_SOCKET each time.
-  private let present: Bool
+  let isPresent: Bool
 
-  init() { present = unsafe getenv("NOTIFY_SOCKET") != nil }
+  init() { isPresent = unsafe getenv("NOTIFY_SOCKET") != nil }
 
   func ready(status: String) { say("READY=1\nSTATUS=" + status) }
   func status(_ text: String) { say("STATUS=" + text) }
@@ -19,7 +19,7 @@ struct ServiceManager {
   }
 
   private func say(_ text: String) {
-    if present { _ = unsafe sd_notify(0, text) }
+    if isPresent { _ = unsafe sd_notify(0, text) }
   }
 }
 

@@ -59,10 +59,17 @@ enum Descendants {
   static func children(of pid: Int32) -> [Int32] {
     var found: [Int32] = []
     for thread in (try? Files.list("/proc/\(pid)/task", limit: 4096)) ?? [] {
-      let text = (try? Files.readText("/proc/\(pid)/task/\(thread)/children", limit: 1 << 20)) ?? ""
-      found += text.split(separator: " ").compactMap { Int32($0) }
+      found += children("/proc/\(pid)/task/\(thread)/children")
     }
     return found
+  }
+
+  /// guardian has one thread, whose id is the process's.
+  static func ofThisProcess() -> [Int32] { children("/proc/self/task/\(getpid())/children") }
+
+  private static func children(_ path: String) -> [Int32] {
+    let text = (try? Files.readText(path, limit: 1 << 20)) ?? ""
+    return text.split(separator: " ").compactMap { Int32($0) }
   }
 
   static func groupExists(_ group: Int32) -> Bool { kill(-group, 0) == 0 || errno == EPERM }

@@ -1,12 +1,11 @@
 // guardian: arguments in, supervision, exit code out. Nothing is decided here.
-import CSpawn
 import Glibc
 import Policy
 import Settings
 import Supervision
 
 // Before anything can change them: the program gets exactly these.
-let inherited = guardian_signal_state_save()
+let inherited = StartConditions.save()
 
 let arguments = CommandLine.arguments
 let environment = ProcessVectors.environment

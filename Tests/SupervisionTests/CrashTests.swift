@@ -1,0 +1,102 @@
+import Glibc
+import Kernel
+import Testing
+
+@Suite struct `A crash` {
+  let dies = Root.fixture("dies")
+
+  @Test func `is reported with its thread while the program runs again`() throws {
+    let scratch = Scratch()
+    let guardian = try Guardian(
+      ["--max-crashes", "3"],
+      [
+        dies, "--threads", "3", "--say", "about to die", "--life-file", scratch.path + "/n",
+        "null-read",
+      ],
+      in: scratch)
+    let text = try guardian.reportText()
+    #expect(text.contains("\"SIGSEGV\""))
+    #expect(text.contains("about to die"))
+    #expect(text.contains("\"handler\": \"preloaded\""))
+    try eventually("the report is final") {
+      guardian.reports.first { $0.contains("/new/") }.map { _ in true }
+    }
+    #expect(guardian.process.errorText.contains("died of SIGSEGV"))
+    #expect(guardian.process.errorText.contains("restarting at once"))
+    #expect(try guardian.stop() == .exited(143))
+  }
+
+  @Test func `leaves guardian with the same code as without it`() throws {
+    let guardian = try Guardian(["--max-crashes", "0"], [dies, "abort"])
+    #expect(try guardian.run() == .exited(134))
+    #expect(guardian.reports.count == 1)
+  }
+
+  @Test func `ends guardian by the same signal if it was asked for`() throws {
+    let guardian = try Guardian(["--max-crashes", "0", "--exit-as-signal"], [dies, "abort"])
+    #expect(try guardian.run() == .signaled(SIGABRT))
+  }
+
+  @Test func `is released when there is nobody to take the snapshot`() throws {
+    // A copy of guardian without its helpers beside it.
+    let scratch = Scratch()
+    for name in ["guardian", "libguardian-handler.so"] {
+      let bytes = try Files.read(Root.path + "/.build/release/" + name, limit: 256 << 20)
+      try Files.replace(scratch.path + "/" + name, with: bytes, mode: 0o755)
+    }
+    let process = try Process([
+      scratch.path + "/guardian", "--state-directory", scratch.path + "/state",
+      "--runtime-directory", scratch.path + "/run", "--max-crashes", "0", "--", dies, "null-read",
+    ])
+    #expect(try process.wait() == .exited(139))
+    let folder = scratch.path + "/state/reports/new"
+    let report = try Files.list(folder)[0]
+    let text = try Files.readText(folder + "/" + report + "/report.json", limit: 1 << 20)
+    #expect(text.contains("guardian-capture was not found"))
+    #expect(text.contains("\"crashing\""))
+  }
+
+  @Test func `of a descendant is reported, and the program lives on`() throws {
+    let guardian = try Guardian(
+      [], ["/bin/sh", "-c", "\"$0\" null-read; echo pid $$; exec sleep 1000", dies])
+    let text = try guardian.reportText()
+    _ = try guardian.programPID()
+    #expect(text.contains("\"descendant\""))
+    #expect(text.contains("\"SIGSEGV\""))
+    #expect(!guardian.process.errorText.contains("restarting"))
+    #expect(try guardian.stop() == .exited(143))
+  }
+
+  @Test func `of a descendant by a broken pipe is none`() throws {
+    let guardian = try Guardian(["--max-crashes", "0"], ["/bin/sh", "-c", "yes | head -1"])
+    #expect(try guardian.run() == .exited(0))
+    #expect(guardian.reports.isEmpty)
+  }
+}
+
+@Suite struct `Readiness` {
+  @Test func `is said on a private notify socket`() throws {
+    let guardian = try Guardian(
+      ["--ready", "notify"], [Root.fixture("spawn_probe"), "notify", "READY=1\nSTATUS=fine"])
+    _ = try guardian.programPID()
+    #expect(try guardian.stop() == .exited(143))
+  }
+}
+
+@Suite struct `A terminal` {
+  @Test func `is handed to the program and taken back, with colours kept`() throws {
+    // util-linux's script(1) makes a terminal and puts its command in the foreground of it.
+    let scratch = Scratch()
+    let probe = Root.fixture("spawn_probe")
+    let script =
+      "\(Root.guardian) --state-directory \(scratch.path)/state "
+      + "--runtime-directory \(scratch.path)/run -- \(probe) terminal; "
+      + "\(probe) terminal"
+    let process = try Process(["script", "-qec", script, "/dev/null"])
+    #expect(try process.wait() == .exited(0))
+    let lines = process.outputText.filter { $0 != "\r" }.split(whereSeparator: \.isNewline)
+    // Once under guardian, and once after it: the shell has its terminal again.
+    #expect(lines.filter { $0 == "foreground 1" }.count == 2)
+    #expect(lines.filter { $0 == "tty 1" }.count == 2)
+  }
+}

@@ -1,0 +1,58 @@
+import Glibc
+import Kernel
+import Testing
+
+@Suite struct `Standard error` {
+  let probe = Root.fixture("spawn_probe")
+
+  @Test func `is passed on whole, and its last lines are in the report`() throws {
+    let guardian = try Guardian(
+      ["--max-crashes", "0"],
+      ["/bin/sh", "-c", "for i in 1 2 3; do echo line $i >&2; done; printf 'no end' >&2; exit 1"])
+    #expect(try guardian.run() == .exited(1))
+    #expect(guardian.process.errorText.contains("line 1\nline 2\nline 3\nno end"))
+    let log = try guardian.reportText(0, "stderr.log")
+    #expect(log.hasPrefix("line 1\nline 2\nline 3\nno end"))
+  }
+
+  @Test func `of a flood is passed on to the last byte`() throws {
+    let guardian = try Guardian(["--max-crashes", "0", "--quiet"], [probe, "flood", "50000000"])
+    #expect(try guardian.run() == .exited(0))
+    let size = try Files.status(guardian.process.errors).size
+    #expect(size == 50_000_000 + 14)
+    #expect(guardian.process.errorText.hasSuffix("the last line\n"))
+  }
+
+  @Test func `that nobody reads holds the program up only for a while`() throws {
+    let scratch = Scratch()
+    let fifo = scratch.path + "/sink"
+    try Files.makeFIFO(fifo, mode: 0o600)
+    // Somebody who holds it open and never reads.
+    let reader = try FileDescriptor.open(fifo, O_RDWR | O_NONBLOCK)
+    let guardian = try Guardian(
+      ["--max-crashes", "0"], [probe, "flood", "20000000"], in: scratch, errors: fifo)
+    #expect(try guardian.run() == .exited(0))
+    withExtendedLifetime(reader) {}
+  }
+
+  @Test func `held open by a grandchild delays nothing`() throws {
+    let guardian = try Guardian(
+      ["--max-crashes", "1", "--kill-mode", "process"],
+      ["/bin/sh", "-c", "setsid sleep 1000 & echo pid $!; echo said >&2; exit 1"])
+    #expect(try guardian.run() == .exited(1))
+    for number in 1...2 { kill(try guardian.programPID(number), SIGKILL) }
+    #expect(guardian.process.errorText.components("said\n") == 2)
+  }
+}
+
+extension String {
+  fileprivate func components(_ part: String) -> Int {
+    var count = 0
+    var rest = self[...]
+    while let range = rest.firstRange(of: part) {
+      count += 1
+      rest = rest[range.upperBound...]
+    }
+    return count
+  }
+}

@@ -1,0 +1,204 @@
+import Glibc
+import Kernel
+import Policy
+import Supervision
+import Testing
+
+@Suite struct `A launch` {
+  func launch(_ words: [String]) -> Launch {
+    var launch = Launch()
+    launch.path = Array(words[0].utf8)
+    launch.arguments = words.map { Array($0.utf8) }
+    return launch
+  }
+
+  func finish(_ child: Child) throws -> WaitResult.How {
+    try eventually("its end") { Processes.take(child.pid)?.how }
+  }
+
+  @Test(arguments: [false, true])
+  func `runs the program, whether memory is shared until exec or not`(plain: Bool) throws {
+    var launch = launch(["/bin/sh", "-c", "exit 42"])
+    launch.plainFork = plain
+    #expect(try finish(launch.start()) == .exited(42))
+  }
+
+  @Test(arguments: [false, true])
+  func `tells the step that failed and its errno`(plain: Bool) throws {
+    for (path, directory, errno) in [
+      ("/nonexistent", nil, ENOENT), ("/usr", nil, EACCES), ("/bin/true", "/nonexistent", ENOENT),
+      ("/etc/passwd", nil, EACCES),
+    ] {
+      var launch = launch([path])
+      launch.plainFork = plain
+      launch.directory = directory
+      let failure = #expect(throws: LaunchFailure.self) { _ = try launch.start() }
+      #expect(failure?.errno == errno)
+    }
+  }
+
+  @Test(arguments: [false, true])
+  func `places descriptors where they were asked for, also crossed over`(plain: Bool) throws {
+    let first = try FileDescriptor.open("/dev/null", O_RDONLY)
+    let second = try FileDescriptor.open("/dev/zero", O_RDONLY)
+    var launch = launch([
+      "/bin/sh", "-c",
+      "[ $(readlink /proc/self/fd/3) = /dev/zero ] && [ $(readlink /proc/self/fd/4) = /dev/null ]"
+        + " && [ ! -e /proc/$$/fd/5 ]",
+    ])
+    launch.plainFork = plain
+    launch.descriptors += [(second.raw, 3), (first.raw, 4)]
+    #expect(try finish(launch.start()) == .exited(0))
+    withExtendedLifetime((first.raw, second.raw)) {}
+  }
+
+  @Test func `sets umask, limits and working directory`() throws {
+    var launch = launch([
+      "/bin/sh", "-c",
+      "[ $(umask) = 0027 ] && [ $(ulimit -n) = 99 ] && [ $(pwd) = /usr ] && [ $(ulimit -c) = 0 ]",
+    ])
+    launch.umask = 0o027
+    launch.directory = "/usr"
+    launch.limits = [.init(resource: 7, soft: 99, hard: 99), .init(resource: 4, soft: 0, hard: 0)]
+    #expect(try finish(launch.start()) == .exited(0))
+  }
+}
+
+@Suite struct `The decision to preload` {
+  @Test func `is for an ordinary program and for a script of one`() {
+    #expect(ExecutableLookup.decide("/bin/sh", user: 0) == .preload)
+    #expect(ExecutableLookup.decide("/usr/bin/ldd", user: 0) == .preload)
+  }
+
+  @Test func `is against a static executable, with the reason`() throws {
+    // guardian-capture is one.
+    #expect(
+      ExecutableLookup.decide(Root.path + "/.build/release/guardian-capture", user: 0)
+        == .none("static executable"))
+  }
+
+  @Test func `is against a setuid program of another user`() {
+    #expect(ExecutableLookup.decide("/bin/su", user: 1000) != .preload)
+  }
+
+  @Test func `is against a program with a sanitizer's runtime`() throws {
+    let scratch = Scratch()
+    let source = scratch.path + "/a.c"
+    try Files.replace(source, with: Array("int main(void){return 0;}\n".utf8))
+    let build = try Process(["gcc", "-fsanitize=address", "-o", scratch.path + "/a", source])
+    guard try build.wait() == .exited(0) else { return }
+    #expect(ExecutableLookup.decide(scratch.path + "/a", user: 0) != .preload)
+  }
+
+  @Test func `survives files cut off anywhere and headers full of nonsense`() throws {
+    let scratch = Scratch()
+    let whole = try Files.read("/bin/true", limit: 1 << 20)
+    let file = scratch.path + "/file"
+    for length in stride(from: 0, to: 700, by: 13) {
+      try Files.replace(file, with: Array(whole[..<min(length, whole.count)]))
+      _ = ExecutableLookup.decide(file, user: 0)
+    }
+    var seed: UInt64 = 88_172_645_463_325_252
+    for _ in 0..<300 {
+      var bytes = Array(whole[..<min(8192, whole.count)])
+      for _ in 0..<16 {
+        seed ^= seed << 13
+        seed ^= seed >> 7
+        seed ^= seed << 17
+        bytes[16 + Int(seed % 700)] = UInt8(truncatingIfNeeded: seed >> 40)
+      }
+      try Files.replace(file, with: bytes)
+      _ = ExecutableLookup.decide(file, user: 0)
+    }
+  }
+}
+
+@Suite struct `The state file` {
+  var history: CrashHistory {
+    var history = CrashHistory(
+      bootID: "boot",
+      identity: CrashHistory.Identity(binary: "1", command: "2", configuration: "3"))
+    history.departure = .gaveUp
+    history.lastLife = Life(rawValue: 7)
+    history.row = 3
+    history.identical = 2
+    history.lastSignature = CrashSignature(rawValue: .max)
+    history.failures = [
+      CrashHistory.Failure(
+        at: .seconds(12) + .nanoseconds(345), life: Life(rawValue: 6), words: "exit status 3")
+    ]
+    return history
+  }
+
+  @Test func `gives back what was written`() {
+    #expect(StateFile.decode(StateFile.encode(history)) == history)
+  }
+
+  @Test func `cut off anywhere is none`() {
+    let bytes = StateFile.encode(history)
+    for length in 0..<bytes.count { #expect(StateFile.decode(Array(bytes[..<length])) == nil) }
+  }
+
+  @Test func `of hostile bytes is none or a state within limits`() {
+    let bytes = StateFile.encode(history)
+    for index in bytes.indices {
+      for value: UInt8 in [0, 10, 32, 45, 57, 255] {
+        var changed = bytes
+        changed[index] = value
+        if let state = StateFile.decode(changed) { #expect(state.row <= 1_000_000_000) }
+      }
+    }
+  }
+}
+
+@Suite struct `A notify message` {
+  @Test func `is read line by line`() {
+    let message = NotifyMessage(
+      Array("READY=1\nSTATUS=serving\nnonsense\nMAINPID=12\nEXTEND_TIMEOUT_USEC=2000000\n".utf8))
+    #expect(message.ready)
+    #expect(message.status == "serving")
+    #expect(message.mainPID == 12)
+    #expect(message.extendTimeout == .seconds(2))
+    #expect(!message.heartbeat)
+  }
+
+  @Test func `of hostile bytes says nothing dangerous`() {
+    #expect(NotifyMessage(Array(repeating: 61, count: 5000)) == NotifyMessage([]))
+    let message = NotifyMessage(
+      Array("EXTEND_TIMEOUT_USEC=18446744073709551615\nSTATUS=a\u{1b}[2Jb\nMAINPID=-1".utf8))
+    #expect(message.extendTimeout == .seconds(86_400))
+    #expect(message.status == "a?[2Jb")
+    #expect(message.mainPID == nil)
+  }
+}
+
+@Suite struct `The tail of output` {
+  func texts(_ tail: OutputTail) -> [String] {
+    tail.all.map { String(decoding: $0.bytes, as: UTF8.self) }
+  }
+
+  @Test func `holds lines with the time of their first byte`() {
+    var tail = OutputTail()
+    tail.append(Array("one\ntw".utf8)[...], at: 1)
+    tail.append(Array("o\n".utf8)[...], at: 2)
+    tail.append(Array("three".utf8)[...], at: 3)
+    #expect(texts(tail) == ["one", "two", "three"])
+    #expect(tail.all.map(\.time) == [1, 1, 3])
+  }
+
+  @Test func `keeps the last lines of many`() {
+    var tail = OutputTail()
+    for number in 0..<5000 { tail.append(Array("line \(number)\n".utf8)[...], at: Int64(number)) }
+    #expect(texts(tail).count == 200)
+    #expect(texts(tail).last == "line 4999")
+    #expect(tail.all.last?.time == 4999)
+  }
+
+  @Test func `cuts a line that has no end, and stays small in a flood`() {
+    var tail = OutputTail()
+    for _ in 0..<100 { tail.append([UInt8](repeating: 120, count: 50_000)[...], at: 0) }
+    #expect(tail.all.reduce(0) { $0 + $1.bytes.count } <= 64 * 1024)
+    tail.append(Array("\nlast\n".utf8)[...], at: 1)
+    #expect(texts(tail).last == "last")
+  }
+}

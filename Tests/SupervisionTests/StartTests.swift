@@ -1,0 +1,178 @@
+import Glibc
+import Kernel
+import Testing
+
+@Suite struct `A start` {
+  let probe = Root.fixture("spawn_probe")
+
+  @Test func `that finds no such command leaves with 127 and one report`() throws {
+    let guardian = try Guardian(["--max-crashes", "1"], ["/nonexistent/program"])
+    #expect(try guardian.run() == .exited(127))
+    #expect(guardian.reports.count == 1)
+    #expect(try guardian.reportText().contains("\"exec-failed\""))
+    #expect(guardian.process.errorText.contains("No such file or directory"))
+  }
+
+  @Test func `of a file that may not be executed leaves with 126`() throws {
+    let scratch = Scratch()
+    let file = scratch.path + "/program"
+    try Files.replace(file, with: Array("#!/bin/sh\n".utf8), mode: 0o644)
+    let guardian = try Guardian(["--max-crashes", "0"], [file], in: scratch)
+    #expect(try guardian.run() == .exited(126))
+    #expect(guardian.process.errorText.contains("Permission denied"))
+  }
+
+  @Test func `of a file in no known format leaves with 126`() throws {
+    let scratch = Scratch()
+    let file = scratch.path + "/program"
+    try Files.replace(file, with: Array("neither ELF nor script\n".utf8), mode: 0o755)
+    let guardian = try Guardian(["--max-crashes", "0"], [file], in: scratch)
+    #expect(try guardian.run() == .exited(126))
+    #expect(guardian.process.errorText.contains("Exec format error"))
+  }
+
+  @Test func `of a folder leaves with 126`() throws {
+    let guardian = try Guardian(["--max-crashes", "0"], ["/usr"])
+    #expect(try guardian.run() == .exited(126))
+  }
+
+  @Test(arguments: [Int32(126), 127])
+  func `of a program that itself exits with 126 or 127 is no failed start`(code: Int32) throws {
+    let guardian = try Guardian(["--max-crashes", "0"], ["/bin/sh", "-c", "exit \(code)"])
+    #expect(try guardian.run() == .exited(code))
+    #expect(try guardian.reportText().contains("\"exitStatus\": \(code)"))
+    #expect(guardian.process.errorText.contains("exited with \(code)"))
+  }
+
+  @Test func `restores masks and ignored signals exactly as guardian got them`() throws {
+    let setups = [
+      "exec \"$@\"",
+      "trap '' PIPE XFSZ; exec \"$@\"",
+      "trap '' CHLD TTOU USR1 INT; exec \"$@\"",
+      "exec python3 -c \"import os,signal,sys; signal.pthread_sigmask(signal.SIG_BLOCK, "
+        + "[signal.SIGTERM, signal.SIGCHLD, 40]); signal.signal(signal.SIGPIPE, signal.SIG_DFL); "
+        + "signal.signal(signal.SIGXFSZ, signal.SIG_IGN); os.execvp(sys.argv[1], sys.argv[1:])\" \"$@\"",
+    ]
+    for setup in setups {
+      let bare = try Process([probe, "state"], wrapper: setup)
+      #expect(try bare.wait() == .exited(0))
+      let guardian = try Guardian([], [probe, "state"], wrapper: setup)
+      #expect(try guardian.run() == .exited(0))
+      let signals = { (lines: [Substring]) in lines.filter { $0.hasPrefix("Sig") } }
+      #expect(signals(bare.outputLines).count == 2)
+      #expect(signals(guardian.process.outputLines) == signals(bare.outputLines))
+    }
+  }
+
+  @Test func `leaves only standard descriptors and the bell open`() throws {
+    // What guardian's own parent left open must not reach the program either.
+    let guardian = try Guardian(
+      [], [probe, "state"], wrapper: "exec 5</dev/null 9</dev/null; exec \"$@\"")
+    #expect(try guardian.run() == .exited(0))
+    let numbers = guardian.process.outputLines.filter { $0.hasPrefix("descriptor ") }
+      .compactMap { Int($0.dropFirst(11)) }
+    #expect(numbers.filter { $0 <= 200 } == [0, 1, 2])
+    #expect(numbers.filter { $0 > 200 }.count <= 1)
+  }
+
+  @Test func `makes the program the leader of a group and ties it to guardian's life`() throws {
+    let guardian = try Guardian([], [probe, "state"])
+    #expect(try guardian.run() == .exited(0))
+    #expect(guardian.process.outputText.contains("leader 1\n"))
+    #expect(guardian.process.outputText.contains("death signal 9\n"))
+    #expect(guardian.process.outputText.contains("stderr tty 0\n"))
+  }
+
+  @Test func `gives the program its own variables and none of guardian's`() throws {
+    let guardian = try Guardian(
+      ["--name", "probe"],
+      [
+        probe, "env", "GUARDIAN_PROGRAM_NAME", "GUARDIAN_LIFE", "GUARDIAN_CRASHED_LAST_RUN",
+        "GUARDIAN_MAX_CRASHES", "NOTIFY_SOCKET", "WATCHDOG_USEC", "SWIFT_BACKTRACE", "LD_PRELOAD",
+        "GUARDIAN_OTHER",
+      ],
+      environment: [
+        "GUARDIAN_MAX_CRASHES=7", "NOTIFY_SOCKET=/nonexistent/socket", "WATCHDOG_USEC=1000000000",
+        "LD_PRELOAD=/somewhere/libguardian-handler.so", "GUARDIAN_OTHER=the program's",
+      ])
+    #expect(try guardian.run() == .exited(0))
+    let lines = guardian.process.outputLines
+    #expect(lines.contains("GUARDIAN_PROGRAM_NAME=probe"))
+    #expect(lines.contains("GUARDIAN_LIFE=1"))
+    #expect(lines.contains("GUARDIAN_CRASHED_LAST_RUN=0"))
+    #expect(lines.contains("GUARDIAN_MAX_CRASHES unset"))
+    #expect(lines.contains("NOTIFY_SOCKET unset"))
+    #expect(lines.contains("WATCHDOG_USEC unset"))
+    #expect(lines.contains("SWIFT_BACKTRACE=enable=no"))
+    #expect(lines.contains("GUARDIAN_OTHER=the program's"))
+    #expect(!guardian.process.outputText.contains("/somewhere/"))
+  }
+
+  @Test func `rewrites LISTEN_PID for the program and hands the sockets on`() throws {
+    let guardian = try Guardian(
+      [], [probe, "env", "LISTEN_PID", "LISTEN_FDS"],
+      wrapper: "exec 3</dev/null; export LISTEN_PID=$$ LISTEN_FDS=1; exec \"$@\"")
+    #expect(try guardian.run() == .exited(0))
+    let pid = try guardian.programPID()
+    #expect(guardian.process.outputLines.contains("LISTEN_PID=\(pid)"))
+    #expect(guardian.process.outputLines.contains("LISTEN_FDS=1"))
+  }
+
+  @Test func `keeps a user's own preload before the handler`() throws {
+    let guardian = try Guardian(
+      [], [probe, "env", "LD_PRELOAD"], environment: ["LD_PRELOAD=libm.so.6"])
+    #expect(try guardian.run() == .exited(0))
+    let line = guardian.process.outputLines.first { $0.hasPrefix("LD_PRELOAD=") } ?? ""
+    #expect(line.hasPrefix("LD_PRELOAD=libm.so.6"))
+  }
+}
+
+@Suite struct `The death of guardian` {
+  @Test func `by KILL takes the program along`() throws {
+    let guardian = try Guardian([], [Root.fixture("spawn_probe"), "wait"])
+    let pid = try guardian.programPID()
+    guardian.process.signal(SIGKILL)
+    #expect(try guardian.run() == .signaled(SIGKILL))
+    try eventually("the end of the program") { isAlive(pid) ? nil : true }
+  }
+
+  @Test func `by KILL leaves folders that the next one clears away`() throws {
+    let scratch = Scratch()
+    let first = try Guardian([], [Root.fixture("spawn_probe"), "wait"], in: scratch)
+    _ = try first.programPID()
+    first.process.signal(SIGKILL)
+    _ = try first.run()
+    #expect(try Files.list(first.runtime).contains { $0.utf8.count == 32 })
+    let second = try Guardian([], ["/bin/true"], in: scratch)
+    #expect(try second.run() == .exited(0))
+    #expect(try Files.list(second.runtime) == ["lock"])
+  }
+}
+
+@Suite struct `A name` {
+  @Test func `that is taken is refused with its holder's pid`() throws {
+    let scratch = Scratch()
+    let first = try Guardian(
+      ["--name", "api"], [Root.fixture("spawn_probe"), "wait"], in: scratch)
+    _ = try first.programPID()
+    let second = try Guardian(["--name", "api"], ["/bin/true"], in: scratch)
+    #expect(try second.run() == .exited(75))
+    #expect(second.process.errorText.contains("pid \(first.process.pid)"))
+    #expect(try first.stop() == .exited(143))
+  }
+
+  @Test func `that was not given gets a number`() throws {
+    let scratch = Scratch()
+    let places = ["XDG_RUNTIME_DIR=\(scratch.path)", "XDG_STATE_HOME=\(scratch.path)"]
+    let probe = Root.fixture("spawn_probe")
+    // Root's places do not depend on the environment.
+    if geteuid() == 0 { return }
+    let first = try Process([Root.guardian, "--", probe, "wait"], environment: places)
+    try eventually("the first") { first.outputText.contains("pid ") ? true : nil }
+    let second = try Process([Root.guardian, "--", probe, "env"], environment: places)
+    #expect(try second.wait() == .exited(0))
+    #expect(second.errorText.contains("'spawn_probe-2'"))
+    first.signal(SIGTERM)
+    #expect(try first.wait() == .exited(143))
+  }
+}
