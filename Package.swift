@@ -29,7 +29,7 @@ let package = Package(
   ],
   targets: [
     // In the program.
-    .target(name: "CrashHandler", cSettings: c),
+    .target(name: "CrashHandler", exclude: ["README.md"], cSettings: c),
     .target(
       name: "Guardian", dependencies: ["CrashHandler"], swiftSettings: strict),
 

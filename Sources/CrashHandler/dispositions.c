@@ -47,6 +47,10 @@ static struct {
 } real;
 
 bool guardian_find_real_dispositions(void) {
+#ifdef GUARDIAN_STATIC
+  real.sigaction = sigaction;
+  return true;
+#endif
   real.sigaction = guardian_next_symbol("sigaction");
   real.signal = guardian_next_symbol("signal");
   real.sysv_signal = guardian_next_symbol("sysv_signal");
@@ -204,24 +208,36 @@ static plain_handler sysv(int n, plain_handler handler) {
   return virtual_signal(n, handler, (int)(SA_RESETHAND | SA_NODEFER | SA_INTERRUPT), false);
 }
 
-#define INTERPOSE __attribute__((visibility("default"), weak))
-
-INTERPOSE int sigaction(int n, const struct sigaction *new, struct sigaction *old) {
+GUARDIAN_INTERPOSER int GUARDIAN_INTERPOSED(sigaction)(int n,
+                                                       const struct sigaction *new,
+                                                       struct sigaction *old) {
   return virtual_sigaction(n, new, old);
 }
-int __sigaction(int n, const struct sigaction *new, struct sigaction *old);
-INTERPOSE int __sigaction(int n, const struct sigaction *new, struct sigaction *old) {
+int GUARDIAN_INTERPOSED(__sigaction)(int n, const struct sigaction *new, struct sigaction *old);
+GUARDIAN_INTERPOSER int GUARDIAN_INTERPOSED(__sigaction)(int n,
+                                                         const struct sigaction *new,
+                                                         struct sigaction *old) {
   return virtual_sigaction(n, new, old);
 }
-INTERPOSE plain_handler signal(int n, plain_handler handler) { return bsd(n, handler); }
-plain_handler bsd_signal(int n, plain_handler handler);
-INTERPOSE plain_handler bsd_signal(int n, plain_handler handler) { return bsd(n, handler); }
-INTERPOSE plain_handler ssignal(int n, plain_handler handler) { return bsd(n, handler); }
-INTERPOSE plain_handler sysv_signal(int n, plain_handler handler) { return sysv(n, handler); }
-plain_handler __sysv_signal(int n, plain_handler handler);
-INTERPOSE plain_handler __sysv_signal(int n, plain_handler handler) { return sysv(n, handler); }
+GUARDIAN_INTERPOSER plain_handler GUARDIAN_INTERPOSED(signal)(int n, plain_handler handler) {
+  return bsd(n, handler);
+}
+plain_handler GUARDIAN_INTERPOSED(bsd_signal)(int n, plain_handler handler);
+GUARDIAN_INTERPOSER plain_handler GUARDIAN_INTERPOSED(bsd_signal)(int n, plain_handler handler) {
+  return bsd(n, handler);
+}
+GUARDIAN_INTERPOSER plain_handler GUARDIAN_INTERPOSED(ssignal)(int n, plain_handler handler) {
+  return bsd(n, handler);
+}
+GUARDIAN_INTERPOSER plain_handler GUARDIAN_INTERPOSED(sysv_signal)(int n, plain_handler handler) {
+  return sysv(n, handler);
+}
+plain_handler GUARDIAN_INTERPOSED(__sysv_signal)(int n, plain_handler handler);
+GUARDIAN_INTERPOSER plain_handler GUARDIAN_INTERPOSED(__sysv_signal)(int n, plain_handler handler) {
+  return sysv(n, handler);
+}
 
-INTERPOSE plain_handler sigset(int n, plain_handler handler) {
+GUARDIAN_INTERPOSER plain_handler GUARDIAN_INTERPOSED(sigset)(int n, plain_handler handler) {
   if (passes_through(n) && real.sigset) return real.sigset(n, handler);
   uint64_t before = 0, bit = BIT(n);
   int how = handler == SIG_HOLD ? SIG_BLOCK : SIG_UNBLOCK;
@@ -236,12 +252,12 @@ INTERPOSE plain_handler sigset(int n, plain_handler handler) {
   return before & bit ? SIG_HOLD : result;
 }
 
-INTERPOSE int sigignore(int n) {
+GUARDIAN_INTERPOSER int GUARDIAN_INTERPOSED(sigignore)(int n) {
   if (passes_through(n) && real.sigignore) return real.sigignore(n);
   return virtual_signal(n, SIG_IGN, 0, false) == SIG_ERR ? -1 : 0;
 }
 
-INTERPOSE int siginterrupt(int n, int interrupt) {
+GUARDIAN_INTERPOSER int GUARDIAN_INTERPOSED(siginterrupt)(int n, int interrupt) {
   if (passes_through(n) && real.siginterrupt) return real.siginterrupt(n, interrupt);
   struct sigaction act;
   if (virtual_sigaction(n, NULL, &act) != 0) return -1;
@@ -261,8 +277,10 @@ struct sigvec_of_old {
   int mask;
   int flags; /* 1 on the alternate stack, 2 interrupts, 4 once */
 };
-int sigvec(int n, const struct sigvec_of_old *new, struct sigvec_of_old *old);
-INTERPOSE int sigvec(int n, const struct sigvec_of_old *new, struct sigvec_of_old *old) {
+int GUARDIAN_INTERPOSED(sigvec)(int n, const struct sigvec_of_old *new, struct sigvec_of_old *old);
+GUARDIAN_INTERPOSER int GUARDIAN_INTERPOSED(sigvec)(int n,
+                                                    const struct sigvec_of_old *new,
+                                                    struct sigvec_of_old *old) {
   struct sigaction act, before;
   if (new != NULL) {
     memset(&act, 0, sizeof act);

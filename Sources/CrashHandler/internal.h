@@ -12,6 +12,18 @@
 
 #define GUARDIAN_EXPORT __attribute__((visibility("default")))
 
+/* Marks a function of the C library that this library stands before. Weak: the
+ * program's own definition wins. A fully static program (built with
+ * -DGUARDIAN_STATIC) has no "next" definition to call: there the names are left
+ * alone, the handler owns the signals that are at their default at the start, and
+ * only the main thread has an alternate stack. */
+#define GUARDIAN_INTERPOSER __attribute__((visibility("default"), weak))
+#ifdef GUARDIAN_STATIC
+#define GUARDIAN_INTERPOSED(name) guardian_not_interposed_##name
+#else
+#define GUARDIAN_INTERPOSED(name) name
+#endif
+
 #pragma GCC visibility push(hidden)
 
 enum guardian_phase {

@@ -16,7 +16,7 @@
 #include "internal.h"
 #include "kernel.h"
 
-__attribute__((visibility("default"), weak)) int prctl(int option, ...) {
+GUARDIAN_INTERPOSER int GUARDIAN_INTERPOSED(prctl)(int option, ...) {
   long a[4];
   va_list arguments;
   va_start(arguments, option);

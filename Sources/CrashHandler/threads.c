@@ -85,7 +85,9 @@ static struct block *take_block(void) {
   long mapping = guardian_call6(SYS_mmap, 0, size, PROT_NONE,
                                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
   if (mapping < 0 && mapping >= -4095) return NULL;
-  if (guardian_call3(SYS_mprotect, mapping + (long)page, size - page, PROT_READ | PROT_WRITE) != 0) {
+  long open = guardian_call3(SYS_mprotect, mapping + (long)page, size - page,
+                             PROT_READ | PROT_WRITE);
+  if (open != 0) {
     guardian_call2(SYS_munmap, mapping, size);
     return NULL;
   }
@@ -183,10 +185,10 @@ static struct block *block_for_thread(void) {
   return block;
 }
 
-__attribute__((visibility("default"), weak)) int pthread_create(pthread_t *thread,
-                                                                const pthread_attr_t *attributes,
-                                                                void *(*start)(void *),
-                                                                void *argument) {
+GUARDIAN_INTERPOSER int GUARDIAN_INTERPOSED(pthread_create)(pthread_t *thread,
+                                                            const pthread_attr_t *attributes,
+                                                            void *(*start)(void *),
+                                                            void *argument) {
   struct block *block = block_for_thread();
   if (block == NULL)
     return real_pthread_create ? real_pthread_create(thread, attributes, start, argument) : ENOSYS;
@@ -197,8 +199,8 @@ __attribute__((visibility("default"), weak)) int pthread_create(pthread_t *threa
   return result;
 }
 
-__attribute__((visibility("default"), weak)) int thrd_create(thrd_t *thread, thrd_start_t start,
-                                                             void *argument) {
+GUARDIAN_INTERPOSER int GUARDIAN_INTERPOSED(thrd_create)(thrd_t *thread, thrd_start_t start,
+                                                         void *argument) {
   struct block *block = block_for_thread();
   if (real_thrd_create == NULL) {
     if (block) give_back(block);
