@@ -152,7 +152,7 @@ extension ServiceMachine {
         .killed(until: now.monotonic + policy.killTimeout)
       }
     state = .clearing(
-      Clearing(life: life, next: next(request, at: now), stage: stage, owed: []))
+      Clearing(life: life, next: next(request, grace: grace, at: now), stage: stage, owed: []))
     return (grace == nil ? [.kill(life)] : []) + [.awaitTree(life)] + words
   }
 
@@ -202,7 +202,7 @@ extension ServiceMachine {
     let words = record(occurrence, judgement)
     let next: Clearing.Next =
       if let request {
-        self.next(request, at: now)
+        self.next(request, grace: nil, at: now)
       } else if case .restart(let delay) = judgement.verdict.decision {
         .start(at: now.monotonic + delay)
       } else {
@@ -218,6 +218,7 @@ extension ServiceMachine {
     let verdict = judgement.verdict
     history = judgement.history
     lastEnding = occurrence.ending
+    lastVerdict = verdict
     var words: [Effect] = [.announce(occurrence.life, occurrence.ending, verdict)]
     if case .giveUp = verdict.decision { history.departure = .gaveUp }
     words.append(.persist)
@@ -233,11 +234,11 @@ extension ServiceMachine {
     return words
   }
 
-  func next(_ request: Request, at now: Now) -> Clearing.Next {
+  func next(_ request: Request, grace: Duration?, at now: Now) -> Clearing.Next {
     switch request {
     case .again: .start(at: now.monotonic)
     case .stay: .stay
-    case .leave: .leave(.asked(until: now.monotonic + policy.reportTimeoutInStop))
+    case .leave: .leave(.asked(until: grace ?? now.monotonic))
     }
   }
 
@@ -267,7 +268,10 @@ extension ServiceMachine {
     let until =
       switch departing {
       case .decided: now.monotonic + policy.reportTimeout
-      case .asked(let until): max(until, now.monotonic)
+      case .asked(let until):
+        min(
+          max(until, now.monotonic + policy.reportTimeoutInStop),
+          now.monotonic + policy.reportTimeout)
       }
     if history.departure == .none { history.departure = .stopped }
     state = .leaving(Leaving(leave: leave, by: departing, until: until))

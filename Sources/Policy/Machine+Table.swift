@@ -40,7 +40,7 @@ extension ServiceMachine {
       state = .running(Run(life, started: started, watchdog: policy.watchdog, at: now))
       return [.persist]
     case .terminate:
-      return depart(.asked(until: now.monotonic + policy.reportTimeoutInStop), at: now)
+      return depart(.asked(until: now.monotonic), at: now)
     case .stop:
       return rest()
     case .spawned, .spawnFailed, .ready, .crashAnnounced, .captureEnded, .ended, .treeGone,
@@ -543,7 +543,7 @@ extension ServiceMachine {
       }
     case .terminate:
       var clearing = clearing
-      let patience = Departing.asked(until: now.monotonic + policy.reportTimeoutInStop)
+      let patience = Departing.asked(until: now.monotonic)
       switch clearing.next {
       case .start, .leave(.decided):
         clearing.next = .leave(patience)
@@ -604,7 +604,7 @@ extension ServiceMachine {
     case .stop:
       return rest()
     case .terminate:
-      return depart(.asked(until: now.monotonic + policy.reportTimeoutInStop), at: now)
+      return depart(.asked(until: now.monotonic), at: now)
     case .begin, .adopted:
       // A guardian begins once.
       return []
@@ -626,7 +626,7 @@ extension ServiceMachine {
       history.clear()
       return spawnNext(at: now)
     case .terminate:
-      return depart(.asked(until: now.monotonic + policy.reportTimeoutInStop), at: now)
+      return depart(.asked(until: now.monotonic), at: now)
     case .stop:
       return []
     case .begin, .adopted:

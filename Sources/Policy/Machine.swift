@@ -93,6 +93,8 @@ package struct ServiceMachine: Hashable, Sendable {
   package internal(set) var state = State.idle
   /// How the last life that ended did; nil before the first ending.
   package internal(set) var lastEnding: Ending?
+  /// What was decided about it.
+  package internal(set) var lastVerdict: Verdict?
 
   /// `history` is what `CrashHistory.resume` made of the state file.
   package init(name: String, policy: RestartPolicy, history: CrashHistory) {

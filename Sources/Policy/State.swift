@@ -139,7 +139,7 @@ extension ServiceMachine {
   package enum Departing: Hashable, Sendable {
     /// The policy decided it.
     case decided
-    /// Somebody asked for it, and waits until then.
+    /// Somebody asked for it, and expects it by then.
     case asked(until: Duration)
   }
 
