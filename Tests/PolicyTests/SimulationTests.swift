@@ -19,6 +19,8 @@ private let keptSeeds: [UInt64] = []
     var seed = UInt64(number("GUARDIAN_SIMULATION_SEED") ?? 1)
     var seeds = keptSeeds
     var spawns: UInt64 = 0
+    var states: UInt32 = 0
+    var effects: UInt32 = 0
     while steps > 0 {
       let next = seeds.popLast() ?? seed
       if next == seed { seed += 1 }
@@ -26,6 +28,8 @@ private let keptSeeds: [UInt64] = []
       world.run(steps: 20_000)
       steps -= world.steps
       spawns += UInt64(world.current.rawValue)
+      states |= world.statesVisited
+      effects |= world.effectsSeen
       if let complaint = world.checker.complaint {
         Issue.record(
           "seed \(next), step \(world.steps): \(complaint); state \(world.machine.state)")
@@ -35,6 +39,9 @@ private let keptSeeds: [UInt64] = []
     }
     // It must have lived: a simulation in which nothing happens proves nothing.
     #expect(spawns > 2 * seed)
+    // All but `idle`, which it leaves with the first event.
+    #expect(states == (1 << ServiceMachine.State.count) - 2)
+    #expect(effects == (1 << ServiceMachine.Effect.count) - 1)
   }
 
   @Test func `a seed means the same every time`() {

@@ -1,6 +1,7 @@
 // A pretended kernel, adapter and operator around one machine. Everything is decided by a
 // seed: what programs do, how late each answer comes, in which order, and when somebody asks
-// for something. Nothing here looks into the machine's state: only `deadline` and effects.
+// for something. Nothing here acts on the machine's state, only on `deadline` and effects;
+// which states were visited is counted, to show how far the simulation gets.
 import Policy
 
 /// SplitMix64: small, and fixed for ever, so that a seed means the same tomorrow.
@@ -75,6 +76,9 @@ struct World {
   var order: UInt64 = 0
   var steps = 0
   var left = false
+  /// A bit for each state and for each effect that was seen.
+  var statesVisited: UInt32 = 0
+  var effectsSeen: UInt32 = 0
 
   init(seed: UInt64, sabotage: Sabotage = .none) {
     random = SeededGenerator(state: seed)
@@ -223,9 +227,11 @@ struct World {
       effects = sabotage.effects(machine.handle(given, at: now))
     }
     for effect in effects {
+      effectsSeen |= 1 << effect.number
       checker.sees(effect, processes, at: now)
       perform(effect)
     }
+    statesVisited |= 1 << machine.state.number
     checker.settles(
       after: input, effects, deadline: sabotage.deadline(machine.deadline), at: now)
   }
@@ -314,6 +320,51 @@ struct World {
     case 6: soon(.ends(life, Ending(status: .unknown), nil), within: 2000)
     case 7: soon(.ends(life, exit(1), nil), within: 50)
     default: soon(.ring(life), within: 400_000)
+    }
+  }
+}
+
+extension ServiceMachine.State {
+  static let count: UInt32 = 14
+  var number: UInt32 {
+    switch self {
+    case .idle: 0
+    case .spawning: 1
+    case .cancelling: 2
+    case .starting: 3
+    case .running: 4
+    case .held: 5
+    case .stopping: 6
+    case .hanging: 7
+    case .killing: 8
+    case .clearing: 9
+    case .waiting: 10
+    case .stopped: 11
+    case .leaving: 12
+    case .left: 13
+    }
+  }
+}
+
+extension ServiceMachine.Effect {
+  static let count: UInt32 = 15
+  var number: UInt32 {
+    switch self {
+    case .spawn: 0
+    case .signalStop: 1
+    case .release: 2
+    case .captureHang: 3
+    case .abort: 4
+    case .kill: 5
+    case .awaitTree: 6
+    case .abandon: 7
+    case .report: 8
+    case .announce: 9
+    case .runGiveUp: 10
+    case .persist: 11
+    case .awaitReporters: 12
+    case .endReporters: 13
+    case .leave: 14
     }
   }
 }
