@@ -150,6 +150,15 @@ install: ## into $(DESTDIR)$(PREFIX): programs, unit, catalog, man pages, comple
 	for f in $(ROOT)/Units/*.catalog; do \
 	  [ ! -e $$f ] || $(INSTALL) -m 0644 $$f $$to/lib/systemd/catalog; done; \
 	$(INSTALL) -m 0644 $(ROOT)/Units/*.conf $$to/share/doc/guardian; \
+	generate() { $(INSTALL) -d "$$to/$${2%/*}"; $(RELEASE)/guardian --print "$$1" >"$$to/$$2"; }; \
+	generate man share/man/man1/guardian.1; \
+	generate manctl share/man/man1/guardianctl.1; \
+	generate man5 share/man/man5/guardian.toml.5; \
+	generate completion-bash share/bash-completion/completions/guardian; \
+	ln -sf guardian $$to/share/bash-completion/completions/guardianctl; \
+	generate completion-zsh share/zsh/site-functions/_guardian; \
+	generate completion-fish share/fish/vendor_completions.d/guardian.fish; \
+	generate example-toml share/doc/guardian/example.toml; \
 	echo "installed into $$to"
 
 .PHONY: format lint
