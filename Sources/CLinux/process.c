@@ -1,10 +1,12 @@
 #include "CLinux.h"
 
 #include <dirent.h>
+#include <link.h>
 #include <linux/close_range.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -26,6 +28,14 @@ int guardian_wait_look(struct guardian_wait *result) { return wait_for(P_ALL, 0,
 
 int guardian_wait_take(pid_t pid, struct guardian_wait *result) {
   return wait_for(P_PID, pid, 0, result);
+}
+
+int guardian_wait_stopped(pid_t pid) {
+  siginfo_t info;
+  memset(&info, 0, sizeof info);
+  if (waitid(P_PID, (id_t)pid, &info, WSTOPPED | WNOHANG) != 0 || info.si_pid == 0)
+    return 0;
+  return info.si_status;
 }
 
 int guardian_pidfd_open(pid_t pid) { return (int)syscall(SYS_pidfd_open, pid, 0); }
@@ -81,3 +91,21 @@ const unsigned long guardian_tiocsptlck = TIOCSPTLCK;
 const unsigned long guardian_tiocgptpeer = TIOCGPTPEER;
 
 void guardian_become_subreaper(void) { prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); }
+
+static int forget_segments(struct dl_phdr_info *object, size_t size, void *context) {
+  (void)size;
+  (void)context;
+  const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+  for (int i = 0; i < object->dlpi_phnum; i++) {
+    const ElfW(Phdr) *segment = &object->dlpi_phdr[i];
+    if (segment->p_type != PT_LOAD || segment->p_flags & PF_W)
+      continue;
+    uintptr_t start = (object->dlpi_addr + segment->p_vaddr + page - 1) & ~(page - 1);
+    uintptr_t end = (object->dlpi_addr + segment->p_vaddr + segment->p_memsz) & ~(page - 1);
+    if (start < end)
+      madvise((void *)start, end - start, MADV_DONTNEED);
+  }
+  return 0;
+}
+
+void guardian_forget_start_up(void) { dl_iterate_phdr(forget_segments, NULL); }

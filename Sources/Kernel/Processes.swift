@@ -38,6 +38,12 @@ package enum Processes {
     return WaitResult(result)
   }
 
+  /// The signal that stopped this child since it was last asked.
+  package static func takeStop(_ pid: Int32) -> Int32? {
+    let signal = guardian_wait_stopped(pid)
+    return signal == 0 ? nil : signal
+  }
+
   package static func open(_ pid: Int32) throws(SystemError) -> FileDescriptor {
     FileDescriptor(
       owning: try retrying("watch process", String(pid)) { guardian_pidfd_open(pid) })

@@ -146,6 +146,20 @@ extension Supervisor {
       }
     }
     if awaitedTree != nil { checkTree() }
+    if let terminal, let life, life.ended == nil, Processes.takeStop(life.pid) != nil {
+      stopWithProgram(life, terminal)
+    }
+  }
+
+  /// ^Z went to the program alone, which has the terminal. The shell knows only guardian: it stops
+  /// too, and with `fg` both go on.
+  private func stopWithProgram(_ life: RunningLife, _ terminal: Terminal) {
+    if terminal.foregroundGroup != life.pid { return }
+    terminal.takeBack(from: life.pid)
+    kill(getpid(), SIGSTOP)
+    // Here again: `fg` gave us the terminal, `bg` did not.
+    if terminal.foregroundGroup == getpgrp() { terminal.give(to: life.pid) }
+    signalGroup(life, SIGCONT)
   }
 
   private func mainEnded(_ life: RunningLife, _ result: WaitResult) {

@@ -59,6 +59,7 @@ package final class Supervisor {
   private var armed: Duration?
   private var treeTimer: EventLoop.Timer?
   private var preparation: EventSource?
+  private var forgotStartUp = false
 
   struct Announcement {
     let life: Life
@@ -336,6 +337,10 @@ package final class Supervisor {
     if prepared?.life == next.rawValue || machine.isLeaving { return }
     prepared = nil
     prepared = try? makeChannel(next)
+    if !forgotStartUp {
+      forgotStartUp = true
+      guardian_forget_start_up()
+    }
   }
 
   func makeChannel(_ number: Life) throws(SystemError) -> Channel {

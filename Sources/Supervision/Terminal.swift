@@ -26,6 +26,8 @@ struct Terminal {
     if tcgetpgrp(descriptor) == group { _ = tcsetpgrp(descriptor, getpgrp()) }
   }
 
+  func give(to group: Int32) { _ = tcsetpgrp(descriptor, group) }
+
   func takeBack() { _ = tcsetpgrp(descriptor, getpgrp()) }
 
   static func copySize(from model: Int32, to other: Int32) {

@@ -202,3 +202,17 @@ import Testing
     #expect(texts(tail).last == "last")
   }
 }
+
+@Suite struct `The journal catalog` {
+  @Test func `explains exactly the messages that there are`() throws {
+    let source = try Files.readText(
+      Root.path + "/Sources/Supervision/Systemd.swift", limit: 1 << 20)
+    let catalog = try Files.readText(Root.path + "/Units/guardian.catalog", limit: 1 << 20)
+    let sent = Set(
+      source.split(separator: "\"").filter { $0.utf8.count == 32 && $0.allSatisfy(\.isHexDigit) })
+    let explained = Set(
+      catalog.split(separator: "\n").filter { $0.hasPrefix("-- ") }.map { $0.dropFirst(3) })
+    #expect(sent.count == 4)
+    #expect(sent == explained)
+  }
+}

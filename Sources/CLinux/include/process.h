@@ -17,6 +17,9 @@ int guardian_wait_look(struct guardian_wait *result);
 /* Takes this child; pid 0 in the result: it has not ended. */
 int guardian_wait_take(pid_t pid, struct guardian_wait *result);
 
+/* The signal that stopped this child since it was last asked; 0: it was not stopped. */
+int guardian_wait_stopped(pid_t pid);
+
 int guardian_pidfd_open(pid_t pid);
 int guardian_pidfd_send_signal(int pidfd, int signal);
 /* Wait status of a process that ended, as any holder may ask (PIDFD_GET_INFO with
@@ -33,6 +36,10 @@ extern const unsigned long guardian_tiocgptpeer;
 
 /* PR_SET_CHILD_SUBREAPER. */
 void guardian_become_subreaper(void);
+
+/* Lets go of the code and constants that only start-up needed: clean pages of files, which come
+ * back from the page cache when they are touched. */
+void guardian_forget_start_up(void);
 
 /* memmem(3), a GNU extension. */
 bool guardian_contains(const void *bytes, size_t size, const void *pattern, size_t length);
