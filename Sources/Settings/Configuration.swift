@@ -19,15 +19,7 @@ package enum SuccessStatus: Hashable, Sendable {
 }
 
 /// When guardian restarts a program that ended of its own (systemd.service(5), `Restart=`).
-package enum RestartCondition: String, CaseIterable, Hashable, Sendable {
-  case no
-  case onSuccess = "on-success"
-  case onFailure = "on-failure"
-  case onAbnormal = "on-abnormal"
-  case onAbort = "on-abort"
-  case onWatchdog = "on-watchdog"
-  case always
-}
+package typealias RestartCondition = RestartPolicy.Mode
 
 /// Whom a stop signals and kills.
 package enum KillMode: String, CaseIterable, Hashable, Sendable {

@@ -43,7 +43,8 @@ extension Option {
         """),
     .one(
       "max-crashes", short: "m", .restart,
-      Kind<Int>.integer(0...1_000_000).or("infinity", " for no cap"), \.maxCrashes,
+      Kind<Int>.integer(0...CrashHistory.maxCrashesLimit).or("infinity", " for no cap"),
+      \.maxCrashes,
       help: "Give up after more than N failures within the crash window",
       details: "N gives at most N restarts in any window; 0 gives one life."),
     .one(
@@ -64,7 +65,8 @@ extension Option {
       "stable-after", .restart, Kind<Duration>.time, \.stableAfter,
       help: "A life of this length ends a row of restarts: the next delay is 0 again"),
     .one(
-      "max-identical", .restart, Kind<Int>.integer(0...1_000_000), \.maxIdentical,
+      "max-identical", .restart, Kind<Int>.integer(0...CrashHistory.maxCrashesLimit),
+      \.maxIdentical,
       help: "Give up after N crashes of the same cause in a row, each before stable-after; 0: off"),
     .list(
       "success-exit-status", .restart, .status, \.successExitStatus, defaultText: "none",

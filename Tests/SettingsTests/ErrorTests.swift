@@ -28,11 +28,11 @@ import Testing
     ),
     (
       ["-m", "-1"],
-      "option '--max-crashes': '-1' is out of range: 0 to 1000000; nothing was started"
+      "option '--max-crashes': '-1' is out of range: 0 to 10000; nothing was started"
     ),
     (
       ["-m", "many"],
-      "option '--max-crashes': 'many' is not a whole number from 0 to 1000000; nothing was started"
+      "option '--max-crashes': 'many' is not a whole number from 0 to 10000; nothing was started"
     ),
     (["--on-give-up="], "option '--on-give-up': the value is empty; nothing was started"),
     (["--env", "A"], "option '--env': 'A' is not NAME=VALUE; nothing was started"),
@@ -111,7 +111,7 @@ import Testing
     let failed = try #require(failure(environment: ["GUARDIAN_MAX_CRASHES": "x"]))
     #expect(
       failed.line == "guardian: variable 'GUARDIAN_MAX_CRASHES': 'x' is not a whole number "
-        + "from 0 to 1000000; nothing was started")
+        + "from 0 to 10000; nothing was started")
     #expect(failed.status == 78)
   }
 
@@ -127,7 +127,7 @@ import Testing
     ),
     (
       "max-crashes = '3x'",
-      "1:15: key 'max-crashes': '3x' is not a whole number from 0 to 1000000"
+      "1:15: key 'max-crashes': '3x' is not a whole number from 0 to 10000"
     ),
     (
       "max-crashes = 3.5", "1:15: key 'max-crashes': it must be an integer or a string, not a float"

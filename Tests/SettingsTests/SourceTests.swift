@@ -74,6 +74,24 @@ import Testing
     }
   }
 
+  @Test func `the defaults are those of the policy`() {
+    let (settings, policy) = (Configuration(), RestartPolicy())
+    #expect(settings.restart == policy.restart)
+    #expect(settings.maxCrashes == policy.maxCrashes)
+    #expect(settings.crashWindow == policy.crashWindow)
+    #expect(settings.restartDelay == policy.restartDelay)
+    #expect(settings.restartBackoff == policy.restartBackoff)
+    #expect(settings.restartDelayMax == policy.restartDelayMax)
+    #expect(settings.stableAfter == policy.stableAfter)
+    #expect(settings.maxIdentical == policy.maxIdentical)
+    #expect(settings.exitAsSignal == policy.exitAsSignal)
+    #expect(settings.stopSignal == policy.stopSignal)
+    #expect(settings.stopTimeout == policy.stopTimeout)
+    #expect(settings.captureTimeout == policy.captureTimeout)
+    #expect(settings.reportTimeout == policy.reportTimeout)
+    #expect(settings.watchdog == policy.watchdog)
+  }
+
   @Test func `a flag goes over a variable, a variable over a drop-in, a drop-in over the file`()
     throws
   {
