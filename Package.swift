@@ -49,7 +49,8 @@ let package = Package(
 
     .target(name: "Kernel", dependencies: ["CLinux"], swiftSettings: strict),
     .target(
-      name: "Settings", dependencies: ["CLinux", "CToml", "Policy"], swiftSettings: strict),
+      name: "Settings", dependencies: ["CLinux", "CToml", "Policy"], exclude: ["README.md"],
+      swiftSettings: strict),
     .target(
       name: "Reports", dependencies: ["Kernel", "Policy", "Ring"], swiftSettings: strict),
     .target(
