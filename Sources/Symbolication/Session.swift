@@ -72,6 +72,9 @@ struct Deadline {
   // What the callbacks of the run in progress work on.
   private var state: RegisterState?
   private var visit: ((Step) -> Bool)?
+  /// Since the last frame memory was asked for that the core does not have. libdwfl takes a return
+  /// address that it cannot read for the outermost frame's.
+  private var lacksMemory = false
 
   /// One frame as libdwfl found it.
   struct Step {
@@ -197,6 +200,7 @@ struct Deadline {
     guard attached, let session = unsafe session else { return .failed }
     self.state = state
     self.visit = visit
+    lacksMemory = false
     defer { self.visit = nil }
     let this = unsafe Unmanaged.passUnretained(self).toOpaque()
     let result = unsafe dwfl_getthread_frames(
@@ -206,13 +210,14 @@ struct Deadline {
         return unsafe session.step(frame!) ? Int32(DWARF_CB_OK) : Int32(DWARF_CB_ABORT)
       }, this)
     switch result {
-    case 0: return .complete
+    case 0: return lacksMemory ? .failed : .complete
     case Int32(DWARF_CB_ABORT): return .stopped
     default: return .failed
     }
   }
 
   private func step(_ frame: OpaquePointer) -> Bool {
+    lacksMemory = false
     var pc: Dwarf_Addr = 0
     var interrupted = false
     guard unsafe dwfl_frame_pc(frame, &pc, &interrupted), let visit else { return false }
@@ -238,7 +243,10 @@ struct Deadline {
       },
       memory_read: { _, address, result, argument in
         let session = unsafe Unmanaged<Session>.fromOpaque(argument!).takeUnretainedValue()
-        guard let word = session.core.word(address) else { return false }
+        guard let word = session.core.word(address) else {
+          session.lacksMemory = true
+          return false
+        }
         unsafe result!.pointee = word
         return true
       },

@@ -113,16 +113,28 @@ enum Core {
       core: file, replaced: replaced, threadNames: names, addresses: addresses, limits: limits)
   }
 
-  /// The snapshot of a fixture that died; nil, with the reason printed, if its compiler is missing.
-  static func snapshot(fixture: String, _ how: String) throws -> Snapshot? {
+  /// The snapshot of a fixture that died; nil, with the reason printed, if something is missing.
+  static func snapshot(
+    fixture: String, _ how: String, _ kind: CoreKind = .kernel
+  ) throws -> Snapshot? {
     let program = Place.fixture(fixture)
     guard Place.exists(program) else {
       print("skipped: \(fixture) is not built here (its compiler is missing, or run make fixtures)")
       return nil
     }
     let scratch = Scratch()
-    let core = try #require(of(program, how, in: scratch.path), "no core could be had")
-    return try snapshot(core)
+    switch kind {
+    case .kernel:
+      let core = try #require(of(program, how, in: scratch.path), "no core could be had")
+      return try snapshot(core)
+    case .minicore:
+      guard Minicore.isBuilt else {
+        print("skipped: guardian-capture or the handler is not built here (run make build)")
+        return nil
+      }
+      let core = try #require(try Minicore.of(program, how, in: scratch.path))
+      return try snapshot(core)
+    }
   }
 }
 

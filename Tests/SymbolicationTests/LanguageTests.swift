@@ -11,14 +11,21 @@ import Testing
     Expected("work", "symbols_c.c", "work"),
   ]
 
-  @Test(arguments: ["symbols_c", "symbols_dwarf4", "symbols_nopie", "symbols_staticpie"])
-  func `has exact frames, inline ones included, however it is linked`(fixture: String) throws {
-    guard let snapshot = try Core.snapshot(fixture: fixture, "null") else { return }
+  @Test(
+    arguments: ["symbols_c", "symbols_dwarf4", "symbols_nopie", "symbols_staticpie"],
+    CoreKind.allCases)
+  func `has exact frames, inline ones included, however it is linked`(
+    fixture: String, kind: CoreKind
+  ) throws {
+    // The handler cannot be preloaded into a static program.
+    if fixture == "symbols_staticpie", kind == .minicore { return }
+    guard let snapshot = try Core.snapshot(fixture: fixture, "null", kind) else { return }
     #expect(snapshot.threads.count == 11)
     #expect(snapshot.threads.filter(\.crashed).count == 1)
     let crashing = try #require(snapshot.threads.first)
     #expect(crashing.crashed)
     expect(crashing.frames, Self.chain)
+    #expect(crashing.name == (kind == .minicore ? fixture : nil))
     #expect(crashing.frames[0].trust == .context)
     #expect(crashing.frames[3].trust == .cfi)
     #expect(crashing.frames[0].address == crashing.frames[2].address)
@@ -31,16 +38,17 @@ import Testing
     #expect(snapshot.modules.contains { $0.path.hasSuffix(fixture) && $0.buildID != nil })
   }
 
-  @Test func `shows main in the main thread`() throws {
-    guard let snapshot = try Core.snapshot(fixture: "symbols_c", "null") else { return }
+  @Test(arguments: CoreKind.allCases)
+  func `shows main in the main thread`(kind: CoreKind) throws {
+    guard let snapshot = try Core.snapshot(fixture: "symbols_c", "null", kind) else { return }
     let main = snapshot.threads.first { $0.frames.contains { $0.function == "main" } }
     #expect(main != nil)
     #expect(main?.frames.last?.function == "_start")
   }
 
-  @Test(arguments: ["null-call", "data-call"])
-  func `names the caller of an address that is no code`(how: String) throws {
-    guard let snapshot = try Core.snapshot(fixture: "symbols_c", how) else { return }
+  @Test(arguments: ["null-call", "data-call"], CoreKind.allCases)
+  func `names the caller of an address that is no code`(how: String, kind: CoreKind) throws {
+    guard let snapshot = try Core.snapshot(fixture: "symbols_c", how, kind) else { return }
     let frames = try #require(snapshot.threads.first).frames
     #expect(frames[0].function == nil)
     if how == "null-call" { #expect(frames[0].address == "0x0") }
@@ -49,19 +57,28 @@ import Testing
     #expect(frames.contains { $0.function == "start_thread" })
   }
 
-  @Test func `keeps both ends of an endless recursion`() throws {
-    guard let snapshot = try Core.snapshot(fixture: "symbols_c", "recursion") else { return }
+  @Test(arguments: CoreKind.allCases)
+  func `keeps both ends of an endless recursion`(kind: CoreKind) throws {
+    guard let snapshot = try Core.snapshot(fixture: "symbols_c", "recursion", kind) else { return }
     let frames = try #require(snapshot.threads.first).frames
     #expect(frames[0].function == "recurse")
     expect(frames.dropFirst(), [Expected("recurse", "symbols_c.c", "recurse")])
-    #expect(frames.count(where: { !$0.inlined }) == SymbolicationLimits().framesPerThread)
     #expect(frames.contains { $0.function == "start_thread" })
-    #expect(frames.last!.index > 10_000)
-    #expect(snapshot.defects.contains { $0.contains("in the middle, were left out") })
+    let last = try #require(frames.last)
+    switch kind {
+    case .kernel:
+      #expect(frames.count(where: { !$0.inlined }) == SymbolicationLimits().framesPerThread)
+      #expect(last.index > 10_000)
+      #expect(snapshot.defects.contains { $0.contains("in the middle, were left out") })
+    case .minicore:
+      // The middle of the stack is not in it; behind the gap lies the thread's begin.
+      #expect(snapshot.defects.contains { $0.contains("is not in the core") })
+    }
   }
 
-  @Test func `steps over code that was made at run time`() throws {
-    guard let snapshot = try Core.snapshot(fixture: "symbols_c", "generated") else { return }
+  @Test(arguments: CoreKind.allCases)
+  func `steps over code that was made at run time`(kind: CoreKind) throws {
+    guard let snapshot = try Core.snapshot(fixture: "symbols_c", "generated", kind) else { return }
     let frames = try #require(snapshot.threads.first).frames
     expect(frames, [Expected("called_by_generated_code", "symbols_c.c", "generated")])
     #expect(frames[1].module == nil)
@@ -71,8 +88,9 @@ import Testing
     #expect(frames.contains { $0.function == "start_thread" })
   }
 
-  @Test func `leads from abort to who called it`() throws {
-    guard let snapshot = try Core.snapshot(fixture: "symbols_c", "abort") else { return }
+  @Test(arguments: CoreKind.allCases)
+  func `leads from abort to who called it`(kind: CoreKind) throws {
+    guard let snapshot = try Core.snapshot(fixture: "symbols_c", "abort", kind) else { return }
     let frames = try #require(snapshot.threads.first).frames
     #expect(frames[0].inApp == false)
     let own = try #require(frames.first { $0.inApp })
@@ -81,8 +99,9 @@ import Testing
 }
 
 @Suite struct `The crashing thread of a C++ program` {
-  @Test func `has templates, lambdas and inline frames with readable names`() throws {
-    guard let snapshot = try Core.snapshot(fixture: "symbols_cxx", "null") else { return }
+  @Test(arguments: CoreKind.allCases)
+  func `has templates, lambdas and inline frames with readable names`(kind: CoreKind) throws {
+    guard let snapshot = try Core.snapshot(fixture: "symbols_cxx", "null", kind) else { return }
     #expect(snapshot.threads.count == 11)
     let frames = try #require(snapshot.threads.first { $0.crashed }).frames
     // The compiler folds the inlined read into its caller: the line is the call's.
@@ -104,8 +123,9 @@ import Testing
       ])
   }
 
-  @Test func `names the function that threw`() throws {
-    guard let snapshot = try Core.snapshot(fixture: "symbols_cxx", "throw") else { return }
+  @Test(arguments: CoreKind.allCases)
+  func `names the function that threw`(kind: CoreKind) throws {
+    guard let snapshot = try Core.snapshot(fixture: "symbols_cxx", "throw", kind) else { return }
     let frames = try #require(snapshot.threads.first).frames
     #expect(frames.contains { $0.function == "std::terminate()" })
     let own = try #require(frames.first { $0.inApp })
@@ -115,8 +135,9 @@ import Testing
 }
 
 @Suite struct `The crashing thread of a Rust program` {
-  @Test func `has generics and inline frames with readable names`() throws {
-    guard let snapshot = try Core.snapshot(fixture: "symbols_rust", "null") else { return }
+  @Test(arguments: CoreKind.allCases)
+  func `has generics and inline frames with readable names`(kind: CoreKind) throws {
+    guard let snapshot = try Core.snapshot(fixture: "symbols_rust", "null", kind) else { return }
     #expect(snapshot.threads.count == 11)
     let frames = try #require(snapshot.threads.first { $0.crashed }).frames
     let total = try #require(frames.first { !$0.inlined })
@@ -128,8 +149,9 @@ import Testing
     #expect(frames.contains { $0.function?.contains("main::{{closure}}") == true })
   }
 
-  @Test func `leads from a panic to the line that caused it`() throws {
-    guard let snapshot = try Core.snapshot(fixture: "symbols_rust", "index") else { return }
+  @Test(arguments: CoreKind.allCases)
+  func `leads from a panic to the line that caused it`(kind: CoreKind) throws {
+    guard let snapshot = try Core.snapshot(fixture: "symbols_rust", "index", kind) else { return }
     let frames = try #require(snapshot.threads.first).frames
     let pick = try #require(frames.first { $0.function == "symbols_rust::billing::pick" })
     #expect(pick.line == Place.line("symbols_rust.rs", "index"))
@@ -138,14 +160,15 @@ import Testing
 }
 
 @Suite struct `The crashing thread of a Swift program` {
-  static func frames(_ how: String) throws -> [Frame]? {
-    guard let snapshot = try Core.snapshot(fixture: "symbols_swift", how) else { return nil }
+  static func frames(_ how: String, _ kind: CoreKind) throws -> [Frame]? {
+    guard let snapshot = try Core.snapshot(fixture: "symbols_swift", how, kind) else { return nil }
     #expect(snapshot.threads.count == 11)
     return try #require(snapshot.threads.first { $0.crashed }).frames
   }
 
-  @Test func `gives the reason of an overflow and its line`() throws {
-    guard let frames = try Self.frames("overflow") else { return }
+  @Test(arguments: CoreKind.allCases)
+  func `gives the reason of an overflow and its line`(kind: CoreKind) throws {
+    guard let frames = try Self.frames("overflow", kind) else { return }
     expect(
       frames,
       [
@@ -157,8 +180,9 @@ import Testing
     #expect(frames[1].rawFunction?.hasPrefix("$s13symbols_swift7InvoiceV5total") == true)
   }
 
-  @Test func `gives the reason of an index out of range and its line`() throws {
-    guard let frames = try Self.frames("index") else { return }
+  @Test(arguments: CoreKind.allCases)
+  func `gives the reason of an index out of range and its line`(kind: CoreKind) throws {
+    guard let frames = try Self.frames("index", kind) else { return }
     #expect(frames[0].function == "Swift runtime failure: Index out of range")
     let own = try #require(frames.first { !$0.inlined })
     expect(
@@ -166,8 +190,9 @@ import Testing
       [Expected("symbols_swift.Ledger.value(at: Int) -> A", "symbols_swift.swift", "index")])
   }
 
-  @Test func `gives the reason of a nil and the chain of inlined calls`() throws {
-    guard let frames = try Self.frames("nil") else { return }
+  @Test(arguments: CoreKind.allCases)
+  func `gives the reason of a nil and the chain of inlined calls`(kind: CoreKind) throws {
+    guard let frames = try Self.frames("nil", kind) else { return }
     #expect(
       frames[0].function
         == "Swift runtime failure: Unexpectedly found nil while unwrapping an Optional value")
@@ -184,8 +209,9 @@ import Testing
       ])
   }
 
-  @Test func `leads from a fatal error to its line`() throws {
-    guard let frames = try Self.frames("fatal") else { return }
+  @Test(arguments: CoreKind.allCases)
+  func `leads from a fatal error to its line`(kind: CoreKind) throws {
+    guard let frames = try Self.frames("fatal", kind) else { return }
     #expect(frames[0].function?.contains("_assertionFailure") == true)
     let own = try #require(frames.first { $0.inApp })
     expect(

@@ -156,7 +156,7 @@ import Testing
     let core = try #require(Core.of(Place.fixture("symbols_c"), "null", in: scratch.path))
     let first = try Core.snapshot(core)
     let work = try #require(first.threads[0].frames.first { $0.function == "work" })
-    let address = try #require(UInt64(#require(work.address).dropFirst(2), radix: 16))
+    let address = try #require(work.address.flatMap { UInt64($0.dropFirst(2), radix: 16) })
     let second = try Core.snapshot(
       core, names: [first.threads[0].id: "biller"], addresses: [address])
     expect(second.resolved, [Expected("work", "symbols_c.c", "work")])
