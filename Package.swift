@@ -103,7 +103,7 @@ let package = Package(
       dependencies: ["CSpawn", "Kernel", "Policy", "Reports", "Settings", "Supervision"],
       swiftSettings: tested),
     .testTarget(
-      name: "CaptureTests", dependencies: ["Capture", "Kernel", "Reports"],
+      name: "CaptureTests", dependencies: ["Capture", "Kernel", "Reports", "Ring"],
       swiftSettings: tested),
     .testTarget(
       name: "SymbolicationTests", dependencies: ["Kernel", "Reports", "Symbolication"],

@@ -77,6 +77,7 @@ package struct Capture {
     noteStops(stopper)
 
     // 2. Read.
+    stopper.readNames()
     let memory = ProcessMemory(pid: pid)
     let map = MemoryMap(
       text: readFile("/proc/\(pid)/maps", limit: CaptureLimits.mapsBytes) ?? [])
@@ -93,7 +94,13 @@ package struct Capture {
     if record == nil, request.slot != nil {
       summary.defects.append("crash record \(request.slot ?? 0) of the ring cannot be read")
     }
-    var threads = readThreads(stopper, map: map)
+    var threads = readThreads(stopper)
+    // One call for what each thread's stack and control block are asked for below.
+    memory.prefetch(
+      threads.flatMap { thread -> [UInt64] in
+        let top = thread.registers.sp
+        return [top, top.saturatingAdding(512), thread.registers.threadPointer ?? top]
+      })
     interrupt(&threads, crashing: crashing, slots: slots, record: record, map: map, memory: memory)
     if let first = threads.firstIndex(where: { $0.id == crashing }) {
       threads.insert(threads.remove(at: first), at: 0)
@@ -228,14 +235,13 @@ package struct Capture {
     return 0
   }
 
-  private func readThreads(_ stopper: ThreadStopper, map: MemoryMap) -> [ThreadImage] {
+  private func readThreads(_ stopper: ThreadStopper) -> [ThreadImage] {
     var result: [ThreadImage] = []
     let stopped = stopper.stopped
     result.reserveCapacity(stopped.count)
     let withExtended = stopped.count <= CaptureLimits.extendedRegisterThreads
     for thread in stopper.threads {
-      var name = readFile("/proc/\(request.pid)/task/\(thread)/comm", limit: 64) ?? []
-      if name.last == 0x0A { name.removeLast() }
+      let name = stopper.names[thread] ?? []
       switch stopper.states[thread] {
       case .stopped:
         guard
@@ -243,14 +249,22 @@ package struct Capture {
           let registers = Registers(bytes: bytes)
         else { continue }
         var image = ThreadImage(id: thread, name: name, registers: registers)
-        image.floating = stopper.registerSet(thread, note: 2, limit: 1024)
         #if arch(x86_64)
-          if withExtended || thread == request.thread {
-            let bytes = stopper.registerSet(
-              thread, note: 0x202, limit: CaptureLimits.extendedRegisterBytes)
-            image.extended = bytes.flatMap { ExtendedState.trimmed($0) }
+          // Its first 512 bytes are what NT_FPREGSET holds, but for the bytes left to software.
+          if withExtended || thread == request.thread,
+            var bytes = stopper.registerSet(
+              thread, note: 0x202, limit: CaptureLimits.extendedRegisterBytes),
+            bytes.count >= ExtendedState.legacyBytes
+          {
+            image.extended = ExtendedState.trimmed(bytes)
+            bytes.removeLast(bytes.count - ExtendedState.legacyBytes)
+            for index in 464..<512 { bytes[index] = 0 }
+            image.floating = bytes
           }
         #endif
+        if image.floating == nil {
+          image.floating = stopper.registerSet(thread, note: 2, limit: 1024)
+        }
         result.append(image)
       case .unstoppable, .refused:
         if let registers = blockedRegisters(thread) {

@@ -74,5 +74,5 @@ enum CaptureLimits {
   static let extendedRegisterBytes = 16 << 10
 
   /// A thread still not stopped after this, and sleeping uninterruptibly, is given up.
-  static let uninterruptibleNanoseconds: Int64 = 50_000_000
+  static let uninterruptibleNanoseconds: Int64 = 10_000_000
 }

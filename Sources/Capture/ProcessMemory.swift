@@ -152,8 +152,9 @@ final class ProcessMemory {
   /// Reads many pages in one go for later calls of `bytes(at:count:)`.
   func prefetch(_ addresses: [UInt64]) {
     let ranges = merged(
-      addresses.prefix(CaptureLimits.cachedPages).map {
-        AddressRange(start: $0.pageFloor, end: $0.pageFloor.saturatingAdding(pageSize))
+      // Registers hold anything: only what can be an address at all.
+      addresses.lazy.filter { $0 < UInt64(Int64.max) }.prefix(CaptureLimits.cachedPages).map {
+        AddressRange(start: $0.pageFloor, end: $0.pageFloor + pageSize)
       })
     let total = ranges.reduce(0) { $0 + Int($1.size) }
     if total == 0 { return }

@@ -23,7 +23,9 @@ struct ThreadStopper {
   private(set) var threads: [Int32] = []
   private(set) var states: [Int32: State] = [:]
   private(set) var tooMany = false
+  private(set) var names: [Int32: [UInt8]] = [:]
   private var waitingFor = 0
+  private var refusal: Int32?
 
   init(pid: Int32) { self.pid = pid }
 
@@ -48,6 +50,8 @@ struct ThreadStopper {
         if monotonicNanoseconds() > deadline { break }
       }
       if !anyNew { return }
+      // The threads need a moment to stop: their names are read meanwhile.
+      readNames()
       wait(before: deadline)
       if monotonicNanoseconds() > deadline { return }
     }
@@ -62,11 +66,15 @@ struct ThreadStopper {
         break
       }
       threads.append(thread)
+      if let refusal {
+        // Refused once is refused always: each of 4096 questions would take its time.
+        states[thread] = .refused(errno: refusal)
+        continue
+      }
       if linux_ptrace_seize(thread) == -1 {
         let cause = errno
         states[thread] = cause == ESRCH || isDead(thread) ? .gone : .refused(errno: cause)
-        // Refused once is refused always: do not ask for each of 4096 threads.
-        if states[thread] != .gone && stoppedOrAsked == 0 { return false }
+        if states[thread] != .gone && stoppedOrAsked == 0 { refusal = cause }
         continue
       }
       found = true
@@ -75,6 +83,14 @@ struct ThreadStopper {
       _ = linux_ptrace_interrupt(thread)
     }
     return found
+  }
+
+  mutating func readNames() {
+    for thread in threads where names[thread] == nil {
+      var name = readFile("/proc/\(pid)/task/\(thread)/comm", limit: 64) ?? []
+      if name.last == 0x0A { name.removeLast() }
+      names[thread] = name
+    }
   }
 
   private var stoppedOrAsked: Int {

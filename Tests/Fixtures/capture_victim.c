@@ -95,7 +95,7 @@ static void *stuck(void *unused) {
   pthread_barrier_wait(&barrier);
   if (vfork() == 0) {
     /* The child goes when its parent's handler has said so, or after a while. */
-    for (int i = 0; i < 400; i++) usleep(50000);
+    for (int i = 0; i < 60; i++) usleep(50000);
     _exit(0);
   }
   return NULL;

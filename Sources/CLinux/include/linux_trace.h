@@ -25,8 +25,6 @@
 #include <ucontext.h>
 #include <unistd.h>
 
-#include "../../CrashHandler/include/guardian_ring.h"
-
 /* All return -1 with errno, as ptrace(2) says. */
 static inline long linux_ptrace_seize(pid_t tid) { return ptrace(PTRACE_SEIZE, tid, NULL, NULL); }
 static inline long linux_ptrace_interrupt(pid_t tid) {
@@ -124,28 +122,5 @@ enum {
   LINUX_PRPSINFO_PID = offsetof(struct elf_prpsinfo, pr_pid),
   LINUX_PRPSINFO_NAME = offsetof(struct elf_prpsinfo, pr_fname),
   LINUX_PRPSINFO_ARGUMENTS = offsetof(struct elf_prpsinfo, pr_psargs),
-};
-
-/* Where things lie in a crash record. */
-enum {
-  RECORD_STATE = offsetof(struct guardian_crash_record, state),
-  RECORD_PARTS = offsetof(struct guardian_crash_record, parts),
-  RECORD_RELEASE = offsetof(struct guardian_crash_record, release),
-  RECORD_ARCHITECTURE = offsetof(struct guardian_crash_record, architecture),
-  RECORD_TID = offsetof(struct guardian_crash_record, tid),
-  RECORD_SIGNAL = offsetof(struct guardian_crash_record, signal),
-  RECORD_REGISTER_COUNT = offsetof(struct guardian_crash_record, register_count),
-  RECORD_CONTEXT_ADDRESS = offsetof(struct guardian_crash_record, context_address),
-  RECORD_ALTSTACK_ADDRESS = offsetof(struct guardian_crash_record, altstack_address),
-  RECORD_ALTSTACK_SIZE = offsetof(struct guardian_crash_record, altstack_size),
-  RECORD_REGISTERS = offsetof(struct guardian_crash_record, registers),
-  RECORD_SIGINFO = offsetof(struct guardian_crash_record, siginfo),
-  RECORD_STACK_LENGTH = offsetof(struct guardian_crash_record, stack_length),
-  RECORD_STACK_ADDRESS = offsetof(struct guardian_crash_record, stack_address),
-  RECORD_STACK = offsetof(struct guardian_crash_record, stack),
-  RECORD_SIZE = sizeof(struct guardian_crash_record),
-  RECORD_REGISTER_MAXIMUM = GUARDIAN_RING_REGISTER_COUNT,
-  RECORD_SIGINFO_SIZE = GUARDIAN_RING_SIGINFO_SIZE,
-  RECORD_STACK_MAXIMUM = GUARDIAN_RING_STACK_SIZE,
 };
 #endif
