@@ -1,1 +1,67 @@
+/* libseccomp, and what Swift cannot import of it and of the kernel beside it: macros with
+ * arguments and variadic calls. Each function is one call. */
+#ifndef GUARDIAN_CSECCOMP_H
+#define GUARDIAN_CSECCOMP_H
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE 1
+#endif
+#include <errno.h>
 #include <seccomp.h>
+#include <stdint.h>
+#include <sys/fsuid.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+static inline uint32_t guardian_seccomp_refuse(void) { return SCMP_ACT_ERRNO(EPERM); }
+static inline uint32_t guardian_seccomp_allow(void) { return SCMP_ACT_ALLOW; }
+static inline uint32_t guardian_seccomp_kill(void) { return SCMP_ACT_KILL_PROCESS; }
+
+static inline int guardian_seccomp_rule(scmp_filter_ctx filter, uint32_t action, int call) {
+  return seccomp_rule_add_array(filter, action, call, 0, NULL);
+}
+
+/* Only while the argument has none of these bits. */
+static inline int guardian_seccomp_rule_without(scmp_filter_ctx filter, uint32_t action, int call,
+                                                unsigned argument, uint64_t bits) {
+  struct scmp_arg_cmp none = {argument, SCMP_CMP_MASKED_EQ, bits, 0};
+  return seccomp_rule_add_array(filter, action, call, 1, &none);
+}
+
+/* ioprio_set(2) has no wrapper: IOPRIO_WHO_PROCESS, this one, IOPRIO_CLASS_IDLE. */
+static inline int guardian_ioprio_idle(void) {
+  return (int)syscall(SYS_ioprio_set, 1, 0, 3 << 13);
+}
+
+/* memfd_create(2), close-on-exec. */
+static inline int guardian_memory_file(const char *name) {
+  return (int)syscall(SYS_memfd_create, name, 1u);
+}
+
+static inline int guardian_pidfd_open(int pid) {
+  return (int)syscall(SYS_pidfd_open, pid, 0);
+}
+
+/* close_range(2), Linux 5.9. */
+static inline void guardian_close_range(unsigned first, unsigned last) {
+  (void)syscall(SYS_close_range, first, last, 0u);
+}
+
+/* The names of limits are macros over an anonymous enumeration. */
+enum guardian_limit {
+  GUARDIAN_LIMIT_ADDRESS_SPACE = RLIMIT_AS,
+  GUARDIAN_LIMIT_CPU_SECONDS = RLIMIT_CPU,
+  GUARDIAN_LIMIT_FILE_BYTES = RLIMIT_FSIZE,
+  GUARDIAN_LIMIT_FILES = RLIMIT_NOFILE,
+  GUARDIAN_LIMIT_CORE_BYTES = RLIMIT_CORE,
+};
+
+/* setrlimit(2) of both values, never above the hard one. */
+static inline int guardian_set_limit(enum guardian_limit what, uint64_t value) {
+  struct rlimit now;
+  if (getrlimit((int)what, &now) != 0) return -1;
+  if (now.rlim_max > value) now.rlim_max = value;
+  now.rlim_cur = now.rlim_max;
+  return setrlimit((int)what, &now);
+}
+#endif

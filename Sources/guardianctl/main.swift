@@ -1,3 +1,27 @@
+// guardianctl: what people type. The command line is the table in Settings; each command is one
+// function here.
+import FoundationEssentials
 import Glibc
+import Reports
+import Settings
 
-exit(70)
+let environment = ProcessInfo.processInfo.environment
+let command = ControlCommand.parse(
+  arguments: Array(CommandLine.arguments.dropFirst()), environment: environment)
+
+do {
+  let library = try Library(command, environment: environment)
+  switch command.verb {
+  case "reports": try ReportsCommand.list(library, json: command.json)
+  case "show": try ReportsCommand.show(library, command.arguments.first, json: command.json)
+  case "debug": try DebugCommand.run(library, command.arguments)
+  default: throw ControlError("'\(command.verb)' is not there yet", status: 69)
+  }
+} catch let error as ControlError {
+  Output.error(error.text)
+  exit(error.status)
+} catch {
+  Output.error("\(error)")
+  exit(74)
+}
+exit(Output.flush() ? 0 : 74)

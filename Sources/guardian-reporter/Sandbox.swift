@@ -1,0 +1,111 @@
+// What the worker may still do. The one list of system calls is here.
+import CSeccomp
+import Glibc
+import Kernel
+
+enum Priority {
+  /// The program is starting again meanwhile: it comes first, and this dies first.
+  static func lower() {
+    _ = setpriority(__priority_which_t(PRIO_PROCESS.rawValue), 0, 19)
+    _ = guardian_ioprio_idle()
+    let score = unsafe open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC)
+    guard score >= 0 else { return }
+    try? FileDescriptor(owning: score).writeAll(Array("1000".utf8))
+  }
+}
+
+enum Sandbox {
+  /// Another user than the program's: what it owns must not be within reach either.
+  static func workerUID(program: UInt32?) -> UInt32 {
+    guard geteuid() == 0 else { return geteuid() }
+    return program == 65534 ? 65533 : 65534
+  }
+
+  /// In this order: limits, rights, system calls. `network`: debug information is to be
+  /// fetched, as DEBUGINFOD_URLS says.
+  static func enter(uid: UInt32, seconds: UInt64, network: Bool) throws(SystemError) {
+    // Debug information of a large program is mapped whole: some gigabytes of addresses.
+    try limit(GUARDIAN_LIMIT_ADDRESS_SPACE, 16 << 30)
+    try limit(GUARDIAN_LIMIT_CPU_SECONDS, seconds)
+    try limit(GUARDIAN_LIMIT_FILE_BYTES, UInt64(WorkerResult.maximumBytes))
+    try limit(GUARDIAN_LIMIT_FILES, 4096)
+    try limit(GUARDIAN_LIMIT_CORE_BYTES, 0)
+    if geteuid() == 0, uid != 0 {
+      _ = try retrying("leave all groups") { setgroups(0, nil) }
+      _ = try retrying("change the group") { setresgid(uid, uid, uid) }
+      _ = try retrying("change the user") { setresuid(uid, uid, uid) }
+    }
+    try filter(network: network)
+  }
+
+  private static func limit(_ what: guardian_limit, _ value: UInt64) throws(SystemError) {
+    _ = try retrying("set a limit") { guardian_set_limit(what, value) }
+  }
+
+  /// Reading files and memory, and ending. Files are opened for reading only and nothing that
+  /// is mapped can be executed.
+  private static let allowed = [
+    "read", "pread64", "readv", "preadv", "lseek", "close", "fstat", "newfstatat", "stat",
+    "lstat", "statx", "statfs", "fstatfs", "readlink", "readlinkat", "access", "faccessat",
+    "faccessat2", "getdents64", "getcwd", "dup", "fcntl", "fadvise64",
+    "write", "pwrite64", "writev", "ftruncate",
+    "munmap", "mremap", "brk", "madvise", "mincore",
+    "futex", "sched_yield", "sched_getaffinity", "set_robust_list", "rseq", "membarrier",
+    "rt_sigaction", "rt_sigprocmask", "rt_sigreturn", "sigaltstack", "restart_syscall",
+    "getpid", "gettid", "getuid", "geteuid", "getgid", "getegid", "getrlimit", "getrusage",
+    "clock_gettime", "clock_getres", "gettimeofday", "time", "times", "uname", "sysinfo",
+    "getrandom", "exit", "exit_group",
+  ]
+
+  /// Only when debug information is to be fetched: libdebuginfod with its threads and cache.
+  private static let fetching = [
+    "socket", "connect", "bind", "getsockname", "getpeername", "getsockopt", "setsockopt",
+    "sendto", "sendmsg", "sendmmsg", "recvfrom", "recvmsg", "recvmmsg", "poll", "ppoll", "select",
+    "pselect6", "epoll_create1", "epoll_ctl", "epoll_wait", "epoll_pwait", "eventfd2", "pipe2",
+    "socketpair", "ioctl", "shutdown", "clone", "clone3", "nanosleep", "clock_nanosleep",
+    "openat", "open", "mkdir", "mkdirat", "rename", "renameat", "renameat2", "unlink", "unlinkat",
+    "rmdir", "chmod", "fchmod", "fchmodat", "utimensat", "fsync", "mmap", "mprotect", "umask",
+    "prctl", "prlimit64",
+  ]
+
+  /// What nothing here can want: whoever calls it took the worker over.
+  private static let deadly = [
+    "execve", "execveat", "ptrace", "process_vm_readv", "process_vm_writev", "mount", "umount2",
+    "setns", "unshare", "bpf", "init_module", "finit_module", "kexec_load", "keyctl", "add_key",
+    "perf_event_open", "userfaultfd", "pivot_root", "chroot", "io_uring_setup",
+  ]
+
+  private static func filter(network: Bool) throws(SystemError) {
+    guard let filter = unsafe seccomp_init(guardian_seccomp_refuse()) else {
+      throw SystemError("make the system call filter", errno: ENOMEM)
+    }
+    defer { unsafe seccomp_release(filter) }
+    func add(_ name: String, _ rule: (Int32) -> Int32) throws(SystemError) {
+      let number = unsafe seccomp_syscall_resolve_name(name)
+      // Not every machine has every call.
+      if number < 0 { return }
+      let error = rule(number)
+      if error != 0, error != -EOPNOTSUPP, error != -EDOM {
+        throw SystemError("filter the system call", name, errno: -error)
+      }
+    }
+    let allow = guardian_seccomp_allow()
+    let writing = UInt64(O_WRONLY | O_RDWR | O_CREAT | O_TRUNC)
+    let executing = UInt64(PROT_EXEC)
+    for name in allowed + (network ? fetching : []) {
+      try add(name) { unsafe guardian_seccomp_rule(filter, allow, $0) }
+    }
+    for name in deadly {
+      try add(name) { unsafe guardian_seccomp_rule(filter, guardian_seccomp_kill(), $0) }
+    }
+    if !network {
+      try add("openat") { unsafe guardian_seccomp_rule_without(filter, allow, $0, 2, writing) }
+      try add("open") { unsafe guardian_seccomp_rule_without(filter, allow, $0, 1, writing) }
+      try add("mmap") { unsafe guardian_seccomp_rule_without(filter, allow, $0, 2, executing) }
+      try add("mprotect") { unsafe guardian_seccomp_rule_without(filter, allow, $0, 2, executing) }
+    }
+    // Sets no_new_privs too.
+    let error = unsafe seccomp_load(filter)
+    if error != 0 { throw SystemError("load the system call filter", errno: -error) }
+  }
+}

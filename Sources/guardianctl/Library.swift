@@ -1,0 +1,120 @@
+// Every stored report that a command may mean: of the named program, or of all of this user.
+import FoundationEssentials
+import Glibc
+import Kernel
+import Reports
+import Settings
+
+struct StoredReport {
+  let id: ReportID
+  let program: String
+  let store: ReportStore<KernelStoreCalls>
+  let folder: StoreFolder
+
+  var path: String { store.path(folder, id) }
+
+  func json() throws(ControlError) -> [UInt8] {
+    do {
+      guard
+        let bytes = try KernelStoreCalls().read(
+          path + "/report.json", limit: ReportLimits.jsonBytes * 2)
+      else { throw SystemError("open", path + "/report.json", errno: ENOENT) }
+      return bytes
+    } catch {
+      throw ControlError("\(error)", status: 66)
+    }
+  }
+
+  func report() throws(ControlError) -> Report {
+    let bytes = try json()
+    do { return try JSONDecoder().decode(Report.self, from: Data(bytes)) } catch {
+      throw ControlError("'\(path)/report.json' is not a report", status: 65)
+    }
+  }
+}
+
+struct Library {
+  /// Newest first.
+  let reports: [StoredReport]
+  private let places: [String]
+
+  init(_ command: ControlCommand, environment: [String: String]) throws(ControlError) {
+    let state = Places(uid: geteuid(), environment: environment).state
+    var directories: [String]
+    if let directory = command.stateDirectory {
+      directories = [directory]
+    } else if let name = command.name {
+      directories = [state + "/" + name]
+    } else {
+      do {
+        directories = try KernelStoreCalls().list(state).map { state + "/" + $0 }
+      } catch {
+        throw ControlError("\(error)", status: error.errno == EACCES ? 77 : 66)
+      }
+    }
+    let isNamed = command.stateDirectory != nil || command.name != nil
+    places = directories.isEmpty ? [state] : directories
+    var found: [StoredReport] = []
+    for directory in directories {
+      var status = stat()
+      guard unsafe stat(directory, &status) == 0 else {
+        let cause = errno
+        if !isNamed { continue }
+        throw ControlError(
+          "there is no state folder '\(directory)': \(SystemError.text(cause))", status: 66)
+      }
+      let store = ReportStore(directory: directory + "/reports")
+      do {
+        for report in try store.reports() {
+          found.append(
+            StoredReport(
+              id: report.id, program: SafeText.lastComponent(directory), store: store,
+              folder: report.folder))
+        }
+      } catch {
+        if isNamed { throw ControlError("\(error)", status: error.errno == EACCES ? 77 : 66) }
+        Output.error("\(error)")
+      }
+    }
+    reports = found.sorted { $0.id > $1.id }
+  }
+
+  /// "latest", nothing, or the beginning of an id that only one report has.
+  func find(_ word: String?) throws(ControlError) -> StoredReport {
+    guard let latest = reports.first else {
+      throw ControlError("there are no reports in \(placesText)", status: 1)
+    }
+    guard let word, word != "latest" else { return latest }
+    let lower = word.lowercased()
+    let matching = reports.filter { $0.id.text.hasPrefix(lower) }
+    switch matching.count {
+    case 1: return matching[0]
+    case 0:
+      throw ControlError(
+        "there is no report '\(word)' in \(placesText); 'guardianctl reports' lists them",
+        status: 1)
+    default:
+      throw ControlError(
+        "'\(word)' is the beginning of \(matching.count) reports: "
+          + matching.prefix(4).map(\.id.text).joined(separator: ", ")
+          + (matching.count > 4 ? ", …" : ""), status: 64)
+    }
+  }
+
+  var placesText: String { places.map { "'\($0)'" }.joined(separator: ", ") }
+
+  /// The shortest beginning of each id that is its own, at least of 13 characters.
+  func shortIDs() -> [ReportID: String] {
+    let sorted = reports.map(\.id.text).sorted()
+    var result: [ReportID: String] = [:]
+    for report in reports {
+      let text = report.id.text
+      var length = 13
+      while length < 36, sorted.count(where: { $0.hasPrefix(text.prefix(length)) }) > 1 {
+        length += 1
+      }
+      result[report.id] = String(text.prefix(length))
+    }
+    return result
+  }
+}
