@@ -64,10 +64,8 @@ final class Scratch {
   }
 }
 
-/// Runs a program with text as its standard input.
-func run(_ command: [String], input: [UInt8] = [], folder: Scratch) throws -> (
-  status: Int32, output: [UInt8]
-) {
+/// Starts a program with text as its standard input; its words go to files of the folder.
+func start(_ command: [String], input: [UInt8] = [], folder: Scratch) throws -> Int32 {
   let calls = KernelStoreCalls()
   try calls.write(folder.path + "/.input", input, sync: false)
   var actions = posix_spawn_file_actions_t()
@@ -84,9 +82,17 @@ func run(_ command: [String], input: [UInt8] = [], folder: Scratch) throws -> (
   var pid: pid_t = 0
   let error = posix_spawnp(&pid, command[0], &actions, nil, arguments, environ)
   if error != 0 { throw SystemError("start", command[0], errno: error) }
+  return pid
+}
+
+/// Runs a program to its end.
+func run(_ command: [String], input: [UInt8] = [], folder: Scratch) throws -> (
+  status: Int32, output: [UInt8]
+) {
+  let pid = try start(command, input: input, folder: folder)
   var status: Int32 = 0
   while waitpid(pid, &status, 0) < 0, errno == EINTR {}
-  return (status, try calls.read(folder.path + "/.output", limit: 64 << 20) ?? [])
+  return (status, try KernelStoreCalls().read(folder.path + "/.output", limit: 64 << 20) ?? [])
 }
 
 /// What python3's json module makes of it, printed again in its own words.
