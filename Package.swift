@@ -15,10 +15,11 @@ let c: [CSetting] = [
 // guardian stays small and starts at once with the Swift runtime inside it.
 let staticRuntime: [LinkerSetting] = [.unsafeFlags(["-static-stdlib"])]
 // FoundationEssentials for JSON, linked in; the linker must be told of what it needs itself.
-let staticFoundation: [LinkerSetting] = staticRuntime + [
-  .linkedLibrary("_FoundationCollections"), .linkedLibrary("_FoundationCShims"),
-  .linkedLibrary("swiftSynchronization"),
-]
+let staticFoundation: [LinkerSetting] =
+  staticRuntime + [
+    .linkedLibrary("_FoundationCollections"), .linkedLibrary("_FoundationCShims"),
+    .linkedLibrary("swiftSynchronization"),
+  ]
 // The capture helper stands between a crash and the release of the dying
 // program: no dynamic loader at all.
 let staticExecutable: [LinkerSetting] = [.unsafeFlags(["-static-executable"])]

@@ -65,11 +65,12 @@ enum PythonText {
 
   private static func newestFirst(_ frames: [Frame]) -> [Frame]? {
     guard !frames.isEmpty else { return nil }
-    return Array(frames.reversed().prefix(ExceptionText.frameLimit).enumerated().map {
-      var frame = $1
-      frame.index = $0
-      return frame
-    })
+    return Array(
+      frames.reversed().prefix(ExceptionText.frameLimit).enumerated().map {
+        var frame = $1
+        frame.index = $0
+        return frame
+      })
   }
 
   /// A file that does not parse never ran: no traceback.
@@ -102,7 +103,9 @@ enum PythonText {
     }) {
       end = stack + 1
       var frames: [Frame] = []
-      while end < lines.count, frames.count < ExceptionText.frameLimit, let frame = frame(lines[end]) {
+      while end < lines.count, frames.count < ExceptionText.frameLimit,
+        let frame = frame(lines[end])
+      {
         frames.append(frame)
         frames[frames.count - 1].index = frames.count - 1
         end += 1

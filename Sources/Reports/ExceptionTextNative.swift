@@ -60,7 +60,9 @@ enum SwiftText {
 
   static func find(_ lines: [String]) -> ExceptionText.Found? {
     for start in lines.indices.reversed() {
-      if let facts = parse(lines[start]) { return .init(facts: facts, start: start, end: start + 1) }
+      if let facts = parse(lines[start]) {
+        return .init(facts: facts, start: start, end: start + 1)
+      }
     }
     return nil
   }
@@ -142,7 +144,8 @@ enum RustText {
 
   private static func parse(_ lines: [String], _ start: Int) -> ExceptionText.Found? {
     let line = lines[start]
-    guard line.hasPrefix("thread '"), let mark = line.find("' panicked at ") ?? line.find(") panicked at ")
+    guard line.hasPrefix("thread '"),
+      let mark = line.find("' panicked at ") ?? line.find(") panicked at ")
     else { return nil }
     var facts = ExceptionFacts(type: "panic", reason: "", source: .stderr)
     facts.language = "rust"
@@ -150,7 +153,8 @@ enum RustText {
     var end = start + 1
     if place.hasPrefix("'"), let close = place.findLast("', ") {
       // Before Rust 1.73: 'message', file:line:column
-      facts.reason = SafeText.cut(String(place[place.index(after: place.startIndex)..<close.lowerBound]))
+      facts.reason = SafeText.cut(
+        String(place[place.index(after: place.startIndex)..<close.lowerBound]))
       place = place[close.upperBound...]
     } else {
       if place.hasSuffix(":") { place = place.dropLast() }

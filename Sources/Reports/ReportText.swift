@@ -285,6 +285,7 @@ package enum ReportText {
 
   private static func host(_ report: Report, _ page: inout Page) {
     let host = report.host
+    guard host != Host() else { return }
     page.title("Host")
     page.field("  name", host.hostname)
     page.field("  system", host.os)
@@ -297,6 +298,7 @@ package enum ReportText {
 
   private static func process(_ report: Report, _ page: inout Page) {
     let process = report.process
+    guard process != ProcessFacts() || report.program.workingDirectory != nil else { return }
     page.title("Process")
     page.field("  resident", process.residentBytes.map(TimeText.bytes))
     page.field("  threads", process.threads.map(String.init))

@@ -228,7 +228,8 @@ enum Finisher {
     defer { for pair in moved { _ = close(pair.from) } }
     for pair in descriptors {
       moved.append(
-        (try retrying("duplicate a descriptor") { fcntl(pair.from, F_DUPFD_CLOEXEC, 600) }, pair.to))
+        (try retrying("duplicate a descriptor") { fcntl(pair.from, F_DUPFD_CLOEXEC, 600) }, pair.to)
+      )
     }
     var actions = unsafe posix_spawn_file_actions_t()
     unsafe posix_spawn_file_actions_init(&actions)

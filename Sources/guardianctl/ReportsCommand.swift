@@ -57,7 +57,8 @@ enum ReportsCommand {
     for cells in table {
       var line = ""
       for column in 0..<4 {
-        line += cells[column] + String(repeating: " ", count: widths[column] - cells[column].count + 2)
+        line +=
+          cells[column] + String(repeating: " ", count: widths[column] - cells[column].count + 2)
       }
       Output.print(SafeText.oneLine(line + cells[4]))
     }

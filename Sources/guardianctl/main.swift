@@ -7,7 +7,7 @@ import Settings
 
 let environment = ProcessInfo.processInfo.environment
 let command = ControlCommand.parse(
-  arguments: Array(CommandLine.arguments.dropFirst()), environment: environment)
+  arguments: CommandLine.arguments, environment: environment)
 
 do {
   let library = try Library(command, environment: environment)

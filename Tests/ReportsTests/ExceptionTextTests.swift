@@ -174,7 +174,8 @@ import Testing
   }
 
   @Test func `a traceback that was logged long before an exit explains nothing`() throws {
-    let lines = try Self.corpus("py_chain") + [""]
+    let lines =
+      try Self.corpus("py_chain") + [""]
       + (1...20).map { "12:0\($0) request served" }
     #expect(ExceptionText.stderr(lines, fitting: .exited(1)) == nil)
   }

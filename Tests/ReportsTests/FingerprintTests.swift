@@ -69,7 +69,8 @@ import Testing
   }
 
   @Test(arguments: [
-    ("/usr/lib/x86_64-linux-gnu/libc.so.6", "f", false), ("/lib64/ld-linux-x86-64.so.2", nil, false),
+    ("/usr/lib/x86_64-linux-gnu/libc.so.6", "f", false),
+    ("/lib64/ld-linux-x86-64.so.2", nil, false),
     ("[vdso]", nil, false), ("/srv/app/server", "billing::charge(int)", true),
     ("/srv/app/server", "core::panicking::panic_fmt", false), ("/srv/app/server", "main", true),
     ("/srv/app/server", "aborted_order", true), ("/srv/app/server", "abort", false),

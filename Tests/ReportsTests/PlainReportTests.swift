@@ -86,7 +86,8 @@ import Testing
       signal: 7, code: 2, address: 0x7f00_0000_1000, codeName: "BUS_ADRERR",
       shown: "0x7f0000001000",
       says: "access beyond the end of a mapped file at 0x7f0000001000"),
-    Kind(signal: 7, code: 1, trap: 17, codeName: "BUS_ADRALN", shown: "0x0",
+    Kind(
+      signal: 7, code: 1, trap: 17, codeName: "BUS_ADRALN", shown: "0x0",
       says: "misaligned memory access"),
     Kind(
       signal: 8, code: 1, address: 0x401136, trap: 0, codeName: "FPE_INTDIV", shown: "0x401136",

@@ -70,8 +70,10 @@ import Testing
     #expect(try look("c['frames'][0]['file'].endswith('report_crash.c')") == "True\n")
     #expect(try look("r['capture']['defects']") == "[]\n")
     #expect(try look("r['group']['count'], len(r['fingerprint'])") == "1 32\n")
-    #expect(try look("sorted(a['name'] for a in r['attachments'])") == "['core', 'ring', 'stderr.log']\n")
-    #expect(try look("'hunter' in str(r), r['stderrTail'][0]['text']") == "False \u{1b}[31mfailed\n")
+    #expect(
+      try look("sorted(a['name'] for a in r['attachments'])") == "['core', 'ring', 'stderr.log']\n")
+    #expect(
+      try look("'hunter' in str(r), r['stderrTail'][0]['text']") == "False \u{1b}[31mfailed\n")
     let text = try KernelStoreCalls().read(
       store.path(.new, Samples.id) + "/report.txt", limit: 1 << 20)
     #expect(
