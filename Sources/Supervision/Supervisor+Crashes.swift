@@ -51,7 +51,7 @@ extension Supervisor {
 
   func openFolder(_ incident: OpenIncident) {
     do { incident.folder = try store.begin(incident.id) } catch {
-      sayOnce(error.object, "\(error): the report is lost, supervision goes on")
+      sayOnce("folder", "\(error): reports are lost, supervision goes on")
     }
   }
 

@@ -119,7 +119,7 @@ extension Supervisor {
 
   private func strays() -> [Int32] {
     var own = Set(helpers.keys)
-    if let life, life.ended == nil { own.insert(life.pid) }
+    if let life, !life.reaped { own.insert(life.pid) }
     var found = Descendants.ofThisProcess().filter { !own.contains($0) }
     if let life, life.ended == nil { found += Descendants.children(of: life.pid) }
     var next = 0
@@ -257,12 +257,10 @@ extension Supervisor {
   }
 
   /// The ending was announced; without a report nothing more is needed of this life.
-  func retire(_ number: Life, reported: Bool) {
+  func retire(_ number: Life) {
     guard let life = ended[number] else { return }
-    if !reported {
-      if let incident = life.incident { discard(incident) }
-      life.incident = nil
-    }
+    if let incident = life.incident { discard(incident) }
+    life.incident = nil
     ended[number] = nil
     // Bells of descendants of an old life are not waited for.
     life.bell = nil

@@ -10,8 +10,8 @@ import Ring
 import Settings
 
 extension Supervisor {
-  /// The report of a life's ending. Written now, or when its capture is over.
-  func report(_ number: Life, _ ending: Ending, _ verdict: Verdict) -> ReportID {
+  /// The report of a life's ending. Written now, or when its capture is over; nil: it cannot be.
+  func report(_ number: Life, _ ending: Ending, _ verdict: Verdict) -> ReportID? {
     let record = running(number)
     let incident: OpenIncident
     if let announced = record?.incident, explains(announced, record, ending) {
@@ -27,10 +27,10 @@ extension Supervisor {
     record?.channel.output.drain()
     incident.ending = (ending, verdict, .now())
     if let words = spawnFailedWords[number] { incident.defects.append(words) }
-    lastReport = incident.id
     crashedLastRun = true
+    if incident.folder != nil { lastReport = incident.id }
     if !incident.isCapturing { write(incident) }
-    return incident.id
+    return incident.folder == nil ? nil : incident.id
   }
 
   /// Whether what was announced is what it died of: a program may live through a fault.
@@ -115,7 +115,7 @@ extension Supervisor {
     do {
       try folder.writePlain(report, ring: ringBytes, stderr: stderr, maps: incident.process.maps)
     } catch {
-      sayOnce(error.object, "\(error): the report is lost, supervision goes on")
+      sayOnce("report", "\(error): reports are lost, supervision goes on")
     }
     if reportsWaiting.count < Limit.reportersWaiting {
       reportsWaiting.append(incident)

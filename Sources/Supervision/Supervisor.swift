@@ -237,7 +237,7 @@ package final class Supervisor {
     while !announcements.isEmpty {
       let announcement = announcements.removeFirst()
       announce(announcement)
-      retire(announcement.life, reported: announcement.report != nil)
+      retire(announcement.life)
     }
   }
 

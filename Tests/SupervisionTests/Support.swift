@@ -102,7 +102,14 @@ final class Process {
     unsafe posix_spawn_file_actions_addopen(
       &actions, 2, self.errors, O_WRONLY | O_CREAT | O_APPEND, 0o600)
     var child: pid_t = 0
-    let outcome = unsafe posix_spawnp(&child, words[0], &actions, nil, &argv, &envp)
+    // The test's own thread may have signals blocked, and a program gets what guardian got.
+    var attributes = posix_spawnattr_t()
+    unsafe posix_spawnattr_init(&attributes)
+    var none = sigset_t()
+    unsafe sigemptyset(&none)
+    unsafe posix_spawnattr_setsigmask(&attributes, &none)
+    unsafe posix_spawnattr_setflags(&attributes, Int16(POSIX_SPAWN_SETSIGMASK))
+    let outcome = unsafe posix_spawnp(&child, words[0], &actions, &attributes, &argv, &envp)
     for text in unsafe argv { unsafe free(text) }
     for text in unsafe envp { unsafe free(text) }
     if outcome != 0 { throw SystemError("start", words[0], errno: outcome) }
