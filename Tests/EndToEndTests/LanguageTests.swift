@@ -1,7 +1,6 @@
 // Optimised programs with debug information in the languages people run: ten threads alive, a real
 // crash in the second one, two inlined calls deep. Nothing less than exact will do.
 import Foundation
-import Reports
 import Testing
 
 struct Language: CustomTestStringConvertible, Sendable {

@@ -1,7 +1,6 @@
 // Servers that nobody here wrote, each under guardian, each killed by a real crash signal while it
 // serves, each serving again, with a report that is compared with what the kernel showed before.
 import Foundation
-import Reports
 import Testing
 
 struct Server: CustomTestStringConvertible, Sendable {

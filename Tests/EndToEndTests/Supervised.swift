@@ -1,6 +1,5 @@
 // guardian itself, run as people run it, on a real program.
 import Foundation
-import Reports
 
 /// One thread as the kernel shows it.
 struct KernelThread: Hashable {

@@ -1,7 +1,6 @@
 // guardian@.service under a real systemd, booted in a namespace (Tests/Systemd/boot). One boot leads
 // the unit through its life and writes down what it saw; each test judges one part of it.
 import Foundation
-import Reports
 import Testing
 
 /// What one boot wrote down.
