@@ -47,10 +47,15 @@ struct Listener: Sendable {
 
   /// The path of `GET PATH HTTP/1.1`; the rest of the request is of no interest.
   private func readPath(_ client: Int32) -> String {
+    var request: [UInt8] = []
     var buffer = [UInt8](repeating: 0, count: 4096)
-    let count = recv(client, &buffer, buffer.count, 0)
-    guard count > 0 else { return "" }
-    let words = String(decoding: buffer[..<count], as: UTF8.self).split(separator: " ")
+    // To the empty line: closing a socket with unread bytes would cut the answer off.
+    while !request.suffix(4).elementsEqual("\r\n\r\n".utf8), request.count < 16_384 {
+      let count = recv(client, &buffer, buffer.count, 0)
+      guard count > 0 else { break }
+      request += buffer[..<count]
+    }
+    let words = String(decoding: request, as: UTF8.self).split(separator: " ")
     return words.count > 1 ? String(words[1]) : ""
   }
 }
