@@ -283,7 +283,8 @@ struct ServerTests {
       Issue.record("PostgreSQL is not installed (make setup-test installs it)")
       return
     }
-    let (guardian, _, port, program) = try start(server)
+    let (guardian, folder, port, program) = try start(server)
+    let said = try folder.write("psql", "")
     let psql = Process()
     psql.executableURL = URL(fileURLWithPath: Place.tool("psql")!)
     psql.arguments = [
@@ -291,11 +292,13 @@ struct ServerTests {
     ]
     psql.standardInput = FileHandle.nullDevice
     psql.standardOutput = FileHandle.nullDevice
-    psql.standardError = FileHandle.nullDevice
-    try psql.run()
+    psql.standardError = FileHandle(forWritingAtPath: said)
+    try psql.runUnblocked()
     defer { if psql.isRunning { psql.terminate() } }
     // Nobody but us waits in pg_sleep. (A look by SQL sees itself, too.)
-    let backend = try wait(forValue: "the sleeping backend") {
+    let backend = try wait(
+      forValue: "the sleeping backend; psql said: \(text(said)); \(guardian.log)"
+    ) {
       Server.sql(port, "select pid from pg_stat_activity where query = 'select pg_sleep(600)'")
         .flatMap { Int32($0) }
     }

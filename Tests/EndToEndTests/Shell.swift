@@ -42,6 +42,19 @@ final class Folder {
   }
 }
 
+extension Process {
+  /// Starts with no signal blocked. The threads that tests run on block some, and guardian hands on
+  /// to its program the mask that it was started with.
+  func runUnblocked() throws {
+    var none = sigset_t()
+    var before = sigset_t()
+    sigemptyset(&none)
+    pthread_sigmask(SIG_SETMASK, &none, &before)
+    defer { pthread_sigmask(SIG_SETMASK, &before, nil) }
+    try run()
+  }
+}
+
 struct Output {
   let status: Int32
   let out: String
@@ -69,7 +82,7 @@ func run(
   process.standardInput = FileHandle.nullDevice
   process.standardOutput = FileHandle(forWritingAtPath: files[0])
   process.standardError = FileHandle(forWritingAtPath: files[1])
-  try process.run()
+  try process.runUnblocked()
   do {
     try wait(for: "the end of \(command.joined(separator: " "))", seconds: seconds) {
       !process.isRunning

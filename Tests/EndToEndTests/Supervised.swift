@@ -65,7 +65,7 @@ final class Supervised {
     process.standardOutput = FileHandle(forWritingAtPath: log)
     // One open file for both, or the two would write over each other.
     process.standardError = process.standardOutput
-    try process.run()
+    try process.runUnblocked()
   }
 
   deinit {
@@ -95,8 +95,10 @@ final class Supervised {
   /// The program's main process: guardian's only child that is none of its helpers.
   var program: KernelProcess? {
     KernelProcess(pid: pid).children.map(KernelProcess.init).first { child in
-      let command = text("/proc/\(child.pid)/cmdline").split(separator: "\0").first ?? ""
-      return !command.isEmpty && !command.contains("/guardian-") && child.name != "guardian"
+      let executable = try? FileManager.default.destinationOfSymbolicLink(
+        atPath: "/proc/\(child.pid)/exe")
+      let name = executable?.split(separator: "/").last ?? ""
+      return !name.isEmpty && name != "guardian" && !name.hasPrefix("guardian-")
     }
   }
 

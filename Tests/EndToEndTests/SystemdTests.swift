@@ -171,7 +171,8 @@ struct SystemdTests {
     #expect(live.count >= 2, "\(live)")
     #expect(doomed.count >= 4, "four lives of doomed ended: \(doomed)")
     #expect(Set(live.compactMap { $0["MESSAGE_ID"] as? String }).allSatisfy { $0.count == 32 })
-    #expect(step.text("explained").contains("-- Subject: "))
+    #expect(step.text("explained").contains("Subject: live ended and is started again"))
+    #expect(step.text("explained").contains("Subject: guardian gave up on doomed"))
   }
 }
 
