@@ -192,6 +192,7 @@ struct ServerTests {
       return
     }
     let (guardian, folder, port, program) = try start(server)
+    defer { withExtendedLifetime(folder) {} }
     let clients = Clients(server, port)
     defer { clients.stop() }
     try wait(for: "requests in a row") {
@@ -258,7 +259,8 @@ struct ServerTests {
       Issue.record("nginx is not installed (make setup-test installs it)")
       return
     }
-    let (guardian, _, port, program) = try start(server)
+    let (guardian, folder, port, program) = try start(server)
+    defer { withExtendedLifetime(folder) {} }
     let worker = try wait(forValue: "a worker") { program.children.first }
     try fault(worker)
     let (report, _) = try guardian.report("the worker's report") { $0.program.role == .descendant }
@@ -284,6 +286,7 @@ struct ServerTests {
       return
     }
     let (guardian, folder, port, program) = try start(server)
+    defer { withExtendedLifetime(folder) {} }
     let said = try folder.write("psql", "")
     let psql = Process()
     psql.executableURL = URL(fileURLWithPath: Place.tool("psql")!)
