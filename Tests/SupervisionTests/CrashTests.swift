@@ -82,21 +82,3 @@ import Testing
     #expect(try guardian.stop() == .exited(143))
   }
 }
-
-@Suite struct `A terminal` {
-  @Test func `is handed to the program and taken back, with colours kept`() throws {
-    // util-linux's script(1) makes a terminal and puts its command in the foreground of it.
-    let scratch = Scratch()
-    let probe = Root.fixture("spawn_probe")
-    let script =
-      "\(Root.guardian) --state-directory \(scratch.path)/state "
-      + "--runtime-directory \(scratch.path)/run -- \(probe) terminal; "
-      + "\(probe) terminal"
-    let process = try Process(["script", "-qec", script, "/dev/null"])
-    #expect(try process.wait() == .exited(0))
-    let lines = process.outputText.filter { $0 != "\r" }.split(whereSeparator: \.isNewline)
-    // Once under guardian, and once after it: the shell has its terminal again.
-    #expect(lines.filter { $0 == "foreground 1" }.count == 2)
-    #expect(lines.filter { $0 == "tty 1" }.count == 2)
-  }
-}
