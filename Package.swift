@@ -59,10 +59,14 @@ let package = Package(
       swiftSettings: strict),
     .target(
       name: "Reports", dependencies: ["Kernel", "Policy", "Ring"], swiftSettings: strict),
+    // What guardian and guardianctl say to each other.
+    .target(
+      name: "Control", dependencies: ["CLinux", "Kernel", "Policy", "Reports"],
+      swiftSettings: strict),
     .target(
       name: "Supervision",
       dependencies: [
-        "CLinux", "CSpawn", "CSystemd", "Kernel", "Policy", "Reports", "Ring", "Settings",
+        "CLinux", "Control", "CSpawn", "CSystemd", "Kernel", "Policy", "Reports", "Ring", "Settings",
       ],
       swiftSettings: strict),
     .target(
@@ -85,7 +89,7 @@ let package = Package(
       swiftSettings: strict, linkerSettings: staticFoundation),
     .executableTarget(
       name: "guardianctl",
-      dependencies: ["Kernel", "Policy", "Reports", "Settings"],
+      dependencies: ["CLinux", "Control", "Kernel", "Policy", "Reports", "Settings"],
       swiftSettings: strict, linkerSettings: staticFoundation),
 
     // Programs that show guardian at work.
@@ -107,7 +111,7 @@ let package = Package(
       swiftSettings: tested),
     .testTarget(
       name: "SupervisionTests",
-      dependencies: ["CSpawn", "Kernel", "Policy", "Reports", "Settings", "Supervision"],
+      dependencies: ["CSpawn", "Control", "Kernel", "Policy", "Reports", "Settings", "Supervision"],
       swiftSettings: tested),
     .testTarget(
       name: "CaptureTests", dependencies: ["Capture", "Kernel", "Reports", "Ring"],

@@ -3,6 +3,8 @@
 #include <stddef.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/time.h>
 #include <sys/un.h>
 
 struct guardian_message guardian_receive(int socket, void *buffer, size_t size) {
@@ -110,4 +112,75 @@ int guardian_connect_datagram(const char *path) {
 
 int guardian_packet_pair(int ends[2]) {
   return socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends);
+}
+
+/* Calls `use` (bind or connect) with the address of `path`. */
+static int with_address(int number, const char *path,
+                        int (*use)(int, const struct sockaddr *, socklen_t)) {
+  struct sockaddr_un address = {.sun_family = AF_UNIX};
+  if (strlen(path) < sizeof address.sun_path) {
+    strcpy(address.sun_path, path);
+    return use(number, (struct sockaddr *)&address, sizeof address);
+  }
+  const char *name = strrchr(path, '/');
+  if (!name) {
+    errno = ENAMETOOLONG;
+    return -1;
+  }
+  char *above = strndup(path, (size_t)(name - path));
+  if (!above)
+    return -1;
+  int folder = open(above, O_PATH | O_DIRECTORY | O_CLOEXEC);
+  free(above);
+  if (folder < 0)
+    return -1;
+  int length =
+      snprintf(address.sun_path, sizeof address.sun_path, "/proc/self/fd/%d%s", folder, name);
+  int result = -1;
+  if (length < 0 || (size_t)length >= sizeof address.sun_path)
+    errno = ENAMETOOLONG;
+  else
+    result = use(number, (struct sockaddr *)&address, sizeof address);
+  int error = errno;
+  close(folder);
+  errno = error;
+  return result;
+}
+
+int guardian_listen_packet(const char *path, int backlog) {
+  int number = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (number < 0)
+    return -1;
+  /* Before `listen` nobody can connect, whatever the umask made of it. */
+  if (with_address(number, path, bind) != 0 || chmod(path, 0600) != 0 ||
+      listen(number, backlog) != 0) {
+    int error = errno;
+    close(number);
+    errno = error;
+    return -1;
+  }
+  return number;
+}
+
+int guardian_connect_packet(const char *path) {
+  int number = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+  if (number < 0)
+    return -1;
+  struct timeval limit = {.tv_sec = 1};
+  setsockopt(number, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
+  if (with_address(number, path, connect) != 0) {
+    int error = errno;
+    close(number);
+    errno = error;
+    return -1;
+  }
+  return number;
+}
+
+int guardian_accept(int socket) { return accept4(socket, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK); }
+
+uid_t guardian_peer_user(int socket) {
+  struct ucred peer;
+  socklen_t size = sizeof peer;
+  return getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 ? peer.uid : (uid_t)-1;
 }

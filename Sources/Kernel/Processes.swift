@@ -96,6 +96,14 @@ package enum Processes {
 
   package static func state(of pid: Int32) -> Character? { statFields(pid)?.first?.first }
 
+  /// Pages in memory, and clock ticks on a processor in user and kernel mode.
+  package static func use(of pid: Int32) -> (residentPages: UInt64, ticks: UInt64)? {
+    guard let fields = statFields(pid), fields.count > 21, let user = UInt64(fields[11]),
+      let system = UInt64(fields[12]), let pages = UInt64(fields[21])
+    else { return nil }
+    return (pages, user &+ system)
+  }
+
   /// The process's own name for itself, made printable.
   package static func name(of pid: Int32) -> String? {
     guard let bytes = try? Files.read("/proc/\(pid)/comm", limit: 64) else { return nil }

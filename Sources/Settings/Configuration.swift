@@ -166,6 +166,8 @@ package struct Configuration: Hashable, Sendable {
   package var givenStateDirectory: String?
   /// As given with --runtime-directory, made absolute; nil: the default of `places`.
   package var givenRuntimeDirectory: String?
+  /// Absolute; nil: no metrics.
+  package var metricsFile: String?
   package internal(set) var places = Places(state: "", runtime: "")
 
   /// The tables [[deliver]] of the file, unread: whoever delivers reads them.

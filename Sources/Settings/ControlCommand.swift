@@ -31,17 +31,19 @@ package struct ControlVerb: Hashable, Sendable {
 
   package static let all: [ControlVerb] = [
     ControlVerb(
-      "status", status: .planned, help: "Show the guarded programs and how they are"),
+      "status", "[NAME]", 0...1, help: "Show the guarded programs and how they are"),
     ControlVerb(
-      "why", status: .planned, help: "Show the failures that count and what would reset the count"),
-    ControlVerb("start", status: .planned, help: "Start a stopped program"),
-    ControlVerb("stop", status: .planned, help: "Stop the program; guardian stays"),
-    ControlVerb("restart", status: .planned, help: "Stop the program and start it again"),
+      "why", "[NAME]", 0...1, help: "Show the failures that count and what would reset the count"),
+    ControlVerb("start", "[NAME]", 0...1, help: "Start a stopped program"),
+    ControlVerb("stop", "[NAME]", 0...1, help: "Stop the program; guardian stays"),
+    ControlVerb("restart", "[NAME]", 0...1, help: "Stop the program and start it again"),
     ControlVerb(
-      "signal", status: .planned, "SIGNAL", 1...1, completion: .words(Kind<Signal>.names),
+      "signal", "SIGNAL [NAME]", 1...2, completion: .words(Kind<Signal>.names),
       help: "Send a signal to the program"),
     ControlVerb("reload", status: .planned, help: "Read the configuration again"),
-    ControlVerb("logs", status: .planned, help: "Show the last lines the program wrote"),
+    ControlVerb(
+      "logs", "[NAME]", 0...1, help: "Show the last lines the program wrote"),
+    ControlVerb("watch", "[NAME]", 0...1, help: "Show what happens, as it happens"),
     ControlVerb("reports", help: "List the reports, the newest first"),
     ControlVerb(
       "show", "[ID|latest]", 0...1, completion: .words(["latest"]),
@@ -57,9 +59,9 @@ package struct ControlVerb: Hashable, Sendable {
     ControlVerb(
       "delete", status: .planned, "ID...", 1...1000, help: "Delete reports"),
     ControlVerb(
-      "plan", status: .planned, "[-- COMMAND [ARG...]]", 0...1000,
-      help: "Show the restart timetable of a configuration; runs nothing"),
-    ControlVerb("doctor", status: .planned, help: "Check what this machine lets guardian do"),
+      "plan", "[-- OPTION... COMMAND]", 0...1000,
+      help: "Show when guardian, with these options, would restart; runs nothing"),
+    ControlVerb("doctor", help: "Check what this machine lets guardian do"),
   ]
 
   package static let available = all.filter { $0.status == .available }
@@ -101,7 +103,10 @@ package struct ControlOption: Hashable, Sendable {
       help: "Its runtime folder, if guardian was given one"),
     ControlOption("json", short: "j", help: "Print JSON"),
     ControlOption(
-      "follow", short: "f", status: .planned, verbs: ["logs"], help: "Go on as lines come"),
+      "follow", short: "f", verbs: ["logs"], help: "Go on as lines come"),
+    ControlOption(
+      "simulate", argument: "ENDINGS", verbs: ["plan"],
+      help: "How the lives end, as in \"segv@2s x10, exit:3, oom@1min\""),
   ]
 
   package static let available = all.filter { $0.status == .available }
@@ -123,6 +128,8 @@ package struct ControlCommand: Hashable, Sendable {
   package var runtimeDirectory: String?
   package var json = false
   package var follow = false
+  /// --simulate, unread; nil: not given.
+  package var simulate: String?
   /// The name of a verb in `ControlVerb.available`.
   package var verb = ""
   /// Its operands, as many as it takes.
@@ -194,6 +201,7 @@ package struct ControlCommand: Hashable, Sendable {
       case "runtime-directory": command.runtimeDirectory = value
       case "json": command.json = true
       case "follow": command.follow = true
+      case "simulate": command.simulate = value
       default: preconditionFailure("option '\(name)' is in the table and has no field")
       }
     }

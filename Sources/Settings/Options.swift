@@ -205,5 +205,13 @@ extension Option {
       defaultText: "/run/guardian/NAME; without root $XDG_RUNTIME_DIR/guardian/NAME",
       help: "Where sockets and shared memory lie while guardian runs",
       details: "Without XDG_RUNTIME_DIR: a private folder under TMPDIR or /tmp."),
+    .one(
+      "metrics-file", .places, Kind<String>.file.optional, \.metricsFile, defaultText: "none",
+      help: "Write numbers for Prometheus to this file at each change",
+      details: """
+        For the node exporter's textfile collector: give it a name that ends in .prom in the \
+        collector's folder. The file is replaced in one step, at each change and every 15 \
+        seconds, and says guardian_up 0 when guardian has left.
+        """),
   ]
 }

@@ -161,7 +161,7 @@ package enum Settings {
     configuration.places = Places(uid: uid, environment: environment)
     for field in [
       \Configuration.givenStateDirectory, \.givenRuntimeDirectory, \.workingDirectory,
-      \.configurationFile,
+      \.configurationFile, \.metricsFile,
     ] {
       if let path = configuration[keyPath: field] {
         configuration[keyPath: field] = try absolutePath(path)

@@ -60,6 +60,8 @@ extension FixedWidthInteger {
     case normal = 0
     /// A flood of output must not delay the rest.
     case output = 100
+    /// Questions from outside: last of all that must be done.
+    case control = 150
     case idle = 200
   }
 

@@ -40,6 +40,20 @@ enum Limit {
   static let stateBytes = 4 << 20
   /// Further runs of the handler in one life do nothing but die.
   static let handlerRuns: UInt32 = 64
+  /// Clients of the control socket at one time; more are turned away.
+  static let controlClients = 16
+  static let controlBacklog: Int32 = 16
+  /// How long a client may take to ask, or to take the next part of an answer.
+  static let controlPatience = Duration.seconds(5)
+  /// Answers waiting for one client: all the tail, each byte of it escaped.
+  static let controlQueueBytes = 1 << 20
+  /// Shown of one read of output to who follows it.
+  static let controlFollowBytes = 16 * 1024
+  /// Failures that are listed, the newest.
+  static let controlFailures = 100
+  /// Between two writes of the metrics when lives are short, and when nothing happens.
+  static let metricsPause = Duration.milliseconds(200)
+  static let metricsInterval = Duration.seconds(15)
   /// Numbers tried behind a name that was not given.
   static let nameAttempts = 99
 }

@@ -20,6 +20,8 @@ final class OutputSink {
   private var dropped: UInt64 = 0
   /// Called when output may be read again.
   var onRoom: () -> Void = {}
+  /// Sees what the program wrote, while somebody follows it.
+  var tap: ((ArraySlice<UInt8>) -> Void)?
   let isTerminal: Bool
 
   init(_ number: Int32, loop: EventLoop) {

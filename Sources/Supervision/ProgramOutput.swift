@@ -76,6 +76,7 @@ final class ProgramOutput {
       let bytes = buffer[..<count]
       tail.append(bytes, at: Clock.wall)
       sink.write(bytes)
+      sink.tap?(bytes)
       if !sink.hasRoom {
         source?.isEnabled = false
         break
@@ -95,6 +96,7 @@ final class ProgramOutput {
       left -= count
       tail.append(piece[..<count], at: Clock.wall)
       sink.write(piece[..<count])
+      sink.tap?(piece[..<count])
     }
   }
 

@@ -187,6 +187,7 @@ extension Supervisor {
     take(life)
     if self.life === life { self.life = nil }
     keepReading(life.channel.output)
+    lastTail = life.channel.output.tail
     settle()
   }
 

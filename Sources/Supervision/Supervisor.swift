@@ -46,6 +46,14 @@ package final class Supervisor {
   var leave: Leave?
   var host: Host?
   var saidOnce: Set<String> = []
+  var control: ControlServer?
+  /// The last lines of the life before this one.
+  var lastTail: OutputTail?
+  var lastEndingWall: Int64?
+  /// Since guardian began, by cause.
+  var endings: [String: UInt64] = [:]
+  /// The last life of the guardians before this one.
+  let lifeBefore: UInt32
 
   private var inputs: [ServiceMachine.Input] = []
   private var isFeeding = false
@@ -60,6 +68,8 @@ package final class Supervisor {
   private var treeTimer: EventLoop.Timer?
   private var preparation: EventSource?
   private var forgotStartUp = false
+  private var metricsFile: MetricsFile?
+  private var metricsState = ""
 
   struct Announcement {
     let life: Life
@@ -111,6 +121,7 @@ package final class Supervisor {
     let resumption = CrashHistory.resume(saved, bootID: bootID, identity: identity)
     machine = ServiceMachine(
       name: configuration.name, policy: configuration.policy, history: resumption.history)
+    lifeBefore = machine.history.lastLife.rawValue
     if saved?.lastLife.rawValue ?? 0 > 0, resumption.continued { crashedLastRun = true }
 
     if let warning { say(warning, .normal) }
@@ -130,9 +141,13 @@ package final class Supervisor {
       // Every orphan below us comes to us: to be reaped, and to be found when a life ends.
       guardian_become_subreaper()
       adoptReports()
+      openControl()
+      openMetrics()
       feed(.begin)
       try loop.run()
     } catch { throw .system(error) }
+    control?.close()
+    metricsFile?.write(metrics(isUp: false))
     sink.finish(within: .milliseconds(500))
     instance.removeChannels()
     return leave ?? .exit(70)
@@ -161,6 +176,13 @@ package final class Supervisor {
       life?.channel.output.resume()
       for output in earlierOutputs { output.resume() }
     }
+  }
+
+  private func openMetrics() {
+    guard let path = configuration.metricsFile else { return }
+    metricsFile = MetricsFile(
+      path, loop: loop, make: { [unowned self] in metrics(isUp: true) },
+      complain: { [unowned self] in say($0, .normal) })
   }
 
   func now() -> Now { Now(boot: Clock.boot, monotonic: Clock.monotonic) }
@@ -219,6 +241,14 @@ package final class Supervisor {
       return
     }
     tellManager()
+    tellClients()
+    if let metricsFile {
+      let state = "\(stateWord) \(machine.history.lastLife.rawValue)"
+      if state != metricsState {
+        metricsState = state
+        metricsFile.changed()
+      }
+    }
     if machine.deadline != armed {
       armed = machine.deadline
       if let armed { deadlineTimer?.set(at: armed) } else { deadlineTimer?.disarm() }
@@ -251,6 +281,9 @@ package final class Supervisor {
     let next = Words.next(verdict, stopping: machine.isAskedToStop)
     var message = "\(words); \(next)"
     if let report = announcement.report { message += "; report \(report)" }
+    lastEndingWall = Clock.wall
+    endings[Self.cause(of: announcement.ending), default: 0] += 1
+    tellEnding(message)
     let isFailure = configuration.policy.classify(announcement.ending).isFailure
     let asked = record?.stopAsked ?? false
     say(message, isFailure || announcement.report != nil || !asked ? .normal : .verbose)

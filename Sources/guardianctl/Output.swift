@@ -19,7 +19,10 @@ enum Output {
   static func print(_ text: String) { unsafe buffer += Array(text.utf8) + [UInt8(ascii: "\n")] }
   static func print(bytes: [UInt8]) { unsafe buffer += bytes }
 
-  static func flush() -> Bool { write(unsafe buffer, to: 1) }
+  static func flush() -> Bool {
+    defer { unsafe buffer = [] }
+    return write(unsafe buffer, to: 1)
+  }
 
   static func error(_ text: String) {
     _ = write(Array("guardianctl: \(SafeText.oneLine(text))\n".utf8), to: 2)

@@ -1,5 +1,6 @@
 // guardianctl: what people type. The command line is the table in Settings; each command is one
 // function here.
+import Control
 import FoundationEssentials
 import Glibc
 import Reports
@@ -9,14 +10,50 @@ let environment = ProcessInfo.processInfo.environment
 let command = ControlCommand.parse(
   arguments: CommandLine.arguments, environment: environment)
 
-do {
-  let library = try Library(command, environment: environment)
-  switch command.verb {
-  case "reports": try ReportsCommand.list(library, json: command.json)
-  case "show": try ReportsCommand.show(library, command.arguments.first, json: command.json)
-  case "debug": try DebugCommand.run(library, command.arguments)
-  default: throw ControlError("'\(command.verb)' is not there yet", status: 69)
+/// What to leave with when nothing was thrown.
+func perform() throws -> Int32 {
+  let json = command.json
+  func talk(_ request: ControlRequest, _ operand: Int = 0) throws -> Conversation {
+    let name = command.arguments.dropFirst(operand).first
+    return try Guardians(command, operand: name, environment: environment).one(request)
   }
+  switch command.verb {
+  case "status":
+    return try StatusCommand.status(
+      Guardians(command, operand: command.arguments.first, environment: environment), json: json)
+  case "why":
+    let answer = try talk(.why).next(within: .seconds(5))
+    guard let why = answer?.why else { throw ControlError("guardian does not answer", status: 69) }
+    try StatusCommand.why(why, json: json)
+  case "start": return try ActionCommands.perform(talk(.start), json: json)
+  case "stop": return try ActionCommands.perform(talk(.stop), json: json)
+  case "restart": return try ActionCommands.perform(talk(.restart), json: json)
+  case "signal":
+    let signal = try ActionCommands.signal(command.arguments[0])
+    return try ActionCommands.perform(talk(.signal(signal), 1), json: json)
+  case "logs":
+    try ActionCommands.logs(
+      talk(.logs(follow: command.follow)), json: json, follow: command.follow)
+  case "watch": try ActionCommands.watch(talk(.watch), json: json)
+  case "plan":
+    try PlanCommand.run(
+      command.arguments, simulate: command.simulate, environment: environment, json: json)
+  case "doctor": return try Doctor.run(command, environment: environment, json: json)
+  default:
+    let library = try Library(command, environment: environment)
+    switch command.verb {
+    case "reports": try ReportsCommand.list(library, json: json)
+    case "show": try ReportsCommand.show(library, command.arguments.first, json: json)
+    case "debug": try DebugCommand.run(library, command.arguments)
+    default: throw ControlError("'\(command.verb)' is not there yet", status: 69)
+    }
+  }
+  return 0
+}
+
+let status: Int32
+do {
+  status = try perform()
 } catch let error as ControlError {
   Output.error(error.text)
   exit(error.status)
@@ -24,4 +61,4 @@ do {
   Output.error("\(error)")
   exit(74)
 }
-exit(Output.flush() ? 0 : 74)
+exit(Output.flush() ? status : 74)

@@ -27,4 +27,14 @@ int guardian_bind_datagram(const char *path);
 int guardian_connect_datagram(const char *path);
 /* Two ends of a SOCK_SEQPACKET pair, close-on-exec. */
 int guardian_packet_pair(int ends[2]);
+/* SOCK_SEQPACKET, close-on-exec. A path that an address has no room for goes by way of its
+ * folder. The listener does not block and is closed to others than its owner; connect waits at
+ * most a second. -1 with errno. */
+int guardian_listen_packet(const char *path, int backlog);
+int guardian_connect_packet(const char *path);
+/* Close-on-exec and non-blocking. */
+int guardian_accept(int socket);
+/* The user at the other end when it connected; (uid_t)-1: not told. */
+uid_t guardian_peer_user(int socket);
+
 #endif

@@ -1,0 +1,67 @@
+// `start`, `stop`, `restart`, `signal`, `logs` and `watch`.
+import Control
+import Glibc
+import Policy
+import Reports
+
+enum ActionCommands {
+  /// Waits until it is carried out.
+  /// - Returns: what to leave with.
+  static func perform(_ conversation: Conversation, json: Bool) throws -> Int32 {
+    // A stop takes as long as the stop timeout says, which is not ours to know.
+    guard let answer = try conversation.next(within: nil) else {
+      throw ControlError(
+        "'\(conversation.place.name)': guardian left before it was done", status: 1)
+    }
+    if json, let status = answer.status {
+      Output.print(bytes: try JSONText.encode(status))
+    } else if let error = answer.error {
+      Output.error(error)
+    } else if let status = answer.status {
+      Output.print(SafeText.oneLine(status.sentence))
+    }
+    return answer.exit ?? 0
+  }
+
+  static func signal(_ word: String) throws(ControlError) -> Signal {
+    guard let signal = Signal(name: word) else {
+      throw ControlError("'\(word)' is not a signal; it is as in HUP, SIGUSR1 or 10", status: 64)
+    }
+    return signal
+  }
+
+  static func logs(_ conversation: Conversation, json: Bool, follow: Bool) throws {
+    while let answer = try conversation.next(within: follow ? nil : .seconds(5)) {
+      if let error = answer.error { throw ControlError(error, status: answer.exit ?? 1) }
+      if let dropped = answer.dropped {
+        if json {
+          Output.print(bytes: try JSONText.encode(["dropped": dropped], layout: .compact) + [10])
+        } else {
+          Output.print("[\(dropped) bytes left out]")
+        }
+      }
+      for line in answer.lines ?? [] {
+        if json {
+          Output.print(bytes: try JSONText.encode(line, layout: .compact) + [10])
+        } else {
+          Output.print(SafeText.oneLine(line.text))
+        }
+      }
+      if !Output.flush() { throw ControlError("cannot write to standard output", status: 74) }
+    }
+  }
+
+  static func watch(_ conversation: Conversation, json: Bool) throws {
+    while let answer = try conversation.next(within: nil) {
+      if let error = answer.error { throw ControlError(error, status: answer.exit ?? 1) }
+      guard let event = answer.event else { continue }
+      if json {
+        Output.print(bytes: try JSONText.encode(event, layout: .compact) + [10])
+      } else {
+        let time = event.time.dropFirst(11).prefix(12)
+        Output.print(SafeText.oneLine("\(time) \(event.text)"))
+      }
+      if !Output.flush() { throw ControlError("cannot write to standard output", status: 74) }
+    }
+  }
+}

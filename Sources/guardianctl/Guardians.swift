@@ -1,0 +1,206 @@
+// Every guardian that a command may mean, and the talk with one of them.
+import Control
+import FoundationEssentials
+import Glibc
+import Kernel
+import Reports
+import Settings
+
+/// A runtime folder in which a guardian runs or ran.
+struct GuardianPlace {
+  let name: String
+  let folder: String
+
+  enum Contact {
+    case connected(PacketSocket)
+    /// Its folder is there, but nobody answers.
+    case dead
+    case unreachable(SystemError)
+    case missing
+  }
+
+  func connect() -> Contact {
+    do {
+      return .connected(try PacketSocket.connect(folder + "/" + ControlRequest.socketName))
+    } catch {
+      switch error.errno {
+      case ENOENT, ECONNREFUSED, ENOTDIR:
+        var status = stat()
+        if unsafe stat(folder, &status) != 0 { return .missing }
+        return .dead
+      default: return .unreachable(error)
+      }
+    }
+  }
+}
+
+/// A request that was sent.
+struct Conversation {
+  let place: GuardianPlace
+  let socket: PacketSocket
+
+  init(_ place: GuardianPlace, _ socket: PacketSocket, _ request: ControlRequest)
+    throws(ControlError)
+  {
+    self.place = place
+    self.socket = socket
+    if case .all = socket.send(request.bytes) { return }
+    throw ControlError("'\(place.name)' does not take the request", status: 69)
+  }
+
+  /// nil: it said all. `within` nil: for ever.
+  func next(within limit: Duration?) throws(ControlError) -> ControlAnswer? {
+    switch socket.receive(limit: ControlRequest.maximumAnswerBytes, within: limit) {
+    case .gone: return nil
+    case .nothing: throw ControlError("'\(place.name)' does not answer", status: 69)
+    case .tooLong: throw ControlError("'\(place.name)' answers nonsense", status: 76)
+    case .packet(let bytes):
+      do { return try JSONDecoder().decode(ControlAnswer.self, from: Data(bytes)) } catch {
+        throw ControlError("'\(place.name)' answers nonsense", status: 76)
+      }
+    }
+  }
+}
+
+struct Guardians {
+  /// By name.
+  let places: [GuardianPlace]
+  /// The one that was asked for.
+  let isNamed: Bool
+  private let stateFolders: [String]
+
+  init(_ command: ControlCommand, operand: String?, environment: [String: String])
+    throws(ControlError)
+  {
+    let own = Places(uid: geteuid(), environment: environment)
+    let system = Places(uid: 0, environment: [:])
+    if let operand, command.name == nil, !ProgramName.isValid(operand) {
+      throw ControlError("'\(operand)' is not a valid name: \(ProgramName.rule)", status: 64)
+    }
+    // A word behind the command goes over a variable.
+    let name = operand ?? command.name
+    var runtimes = [own.runtime]
+    var states = [own.state]
+    if system.runtime != own.runtime {
+      runtimes.append(system.runtime)
+      states.append(system.state)
+    }
+    if let folder = command.runtimeDirectory {
+      places = [
+        GuardianPlace(name: name ?? SafeText.lastComponent(folder), folder: folder)
+      ]
+      isNamed = true
+      stateFolders = []
+    } else if let name {
+      isNamed = true
+      stateFolders = states.map { $0 + "/" + name }
+      let found = runtimes.map { GuardianPlace(name: name, folder: $0 + "/" + name) }
+      var status = stat()
+      places = [found.first { unsafe stat($0.folder, &status) == 0 } ?? found[0]]
+    } else {
+      isNamed = false
+      stateFolders = []
+      places = runtimes.flatMap { folder -> [GuardianPlace] in
+        ((try? Files.list(folder)) ?? []).filter(ProgramName.isValid).map {
+          GuardianPlace(name: $0, folder: folder + "/" + $0)
+        }
+      }
+    }
+  }
+
+  /// Whether a guardian of that name ever ran here.
+  private var wasThere: Bool {
+    var status = stat()
+    return stateFolders.contains { unsafe stat($0, &status) == 0 }
+  }
+
+  /// The only one that is meant, connected.
+  func one(_ request: ControlRequest) throws(ControlError) -> Conversation {
+    if isNamed {
+      let place = places[0]
+      switch place.connect() {
+      case .connected(let socket): return try Conversation(place, socket, request)
+      case .dead: throw ControlError("'\(place.name)': no guardian runs", status: 3)
+      case .missing:
+        throw ControlError(
+          wasThere
+            ? "'\(place.name)': no guardian runs"
+            : "there is no guarded program '\(place.name)' (looked in '\(place.folder)')",
+          status: wasThere ? 3 : 4)
+      case .unreachable(let error): throw ControlError("\(error)", status: Self.status(error))
+      }
+    }
+    var found: [(GuardianPlace, PacketSocket)] = []
+    var failure: SystemError?
+    for place in places {
+      switch place.connect() {
+      case .connected(let socket): found.append((place, socket))
+      case .unreachable(let error): failure = error
+      case .dead, .missing: break
+      }
+    }
+    if found.count == 1 { return try Conversation(found[0].0, found[0].1, request) }
+    if found.isEmpty {
+      if let failure { throw ControlError("\(failure)", status: Self.status(failure)) }
+      throw ControlError("no guardian of this user runs", status: 3)
+    }
+    throw ControlError(
+      "there are \(found.count) guarded programs, name one: "
+        + found.prefix(8).map(\.0.name).joined(separator: ", "), status: 64)
+  }
+
+  private static func status(_ error: SystemError) -> Int32 {
+    error.errno == EACCES || error.errno == EPERM ? 77 : 69
+  }
+
+  /// What each says of itself.
+  func statuses() -> [ControlStatus] {
+    // All are asked before the first is waited for: one that is stuck costs its time once.
+    var asked: [(GuardianPlace, Conversation?, ControlStatus?)] = []
+    for place in places {
+      switch place.connect() {
+      case .connected(let socket):
+        let talk = try? Conversation(place, socket, .status)
+        asked.append((place, talk, talk == nil ? Self.stuck(place) : nil))
+      case .unreachable(let error):
+        asked.append(
+          (
+            place, nil,
+            ControlStatus(name: place.name, state: "unreachable", sentence: "\(error)")
+          ))
+      case .dead:
+        if isNamed {
+          asked.append(
+            (
+              place, nil,
+              ControlStatus(
+                name: place.name, state: "dead", sentence: "\(place.name): no guardian runs")
+            ))
+        }
+      case .missing:
+        if isNamed, wasThere {
+          asked.append(
+            (
+              place, nil,
+              ControlStatus(
+                name: place.name, state: "dead", sentence: "\(place.name): no guardian runs")
+            ))
+        }
+      }
+    }
+    let end = Clock.monotonic + .seconds(3)
+    return asked.map { place, talk, known in
+      if let known { return known }
+      let left = max(end - Clock.monotonic, .milliseconds(1))
+      guard let talk, let answer = try? talk.next(within: left), let status = answer.status else {
+        return Self.stuck(place)
+      }
+      return status
+    }
+  }
+
+  private static func stuck(_ place: GuardianPlace) -> ControlStatus {
+    ControlStatus(
+      name: place.name, state: "unreachable", sentence: "\(place.name): guardian does not answer")
+  }
+}
