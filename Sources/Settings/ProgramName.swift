@@ -11,7 +11,7 @@ package enum ProgramName {
       && name.utf8.allSatisfy(isAllowed)
   }
 
-  static let rule =
+  package static let rule =
     "a name has 1 to \(lengthLimit) letters, digits, '.', '_' or '-' "
     + "and does not start with '.' or '-'"
 

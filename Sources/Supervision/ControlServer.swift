@@ -2,6 +2,7 @@
 // client may be slow, silent or hostile: there are at most so many, each has one short request
 // and a bounded queue of answers, nothing is waited for, and who does not take part in time is
 // dropped.
+import CSystemd
 import Control
 import Glibc
 import Kernel

@@ -131,10 +131,10 @@ struct Doctor {
     var argv = unsafe words.map { unsafe strdup($0) } + [nil]
     var envp = unsafe environment.map { unsafe strdup($0) } + [nil]
     defer {
-      for text in unsafe argv { unsafe free(text) }
-      for text in unsafe envp { unsafe free(text) }
+      unsafe argv.forEach { unsafe free($0) }
+      unsafe envp.forEach { unsafe free($0) }
     }
-    var actions = posix_spawn_file_actions_t()
+    var actions = unsafe posix_spawn_file_actions_t()
     unsafe posix_spawn_file_actions_init(&actions)
     defer { unsafe posix_spawn_file_actions_destroy(&actions) }
     unsafe posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0)

@@ -47,7 +47,7 @@ private func parsed(
     (["shwo"], "unknown command 'shwo'; did you mean 'show'?"),
     (["xyzzy"], "unknown command 'xyzzy'"),
     (["reports", "x"], "'reports' takes fewer arguments: guardianctl reports"),
-    (["signal"], "'signal' needs more arguments: guardianctl signal SIGNAL"),
+    (["signal"], "'signal' needs more arguments: guardianctl signal SIGNAL [NAME]"),
     (["show", "--jsn"], "unknown option '--jsn'; did you mean '--json'?"),
     (["show", "--name"], "option '--name' needs a value: --name=NAME"),
     (["show", "--follow"], "option '--follow' is not for 'show'"),
