@@ -52,7 +52,7 @@ extension Supervisor {
         tapOutput()
       }
     case .watch:
-      client.interest = .events(last: stateWord)
+      client.interest = .events(last: moment)
       tell(client, "now", sentence)
     }
   }
@@ -70,8 +70,8 @@ extension Supervisor {
       switch client.interest {
       case .none, .output: break
       case .events(let last):
-        if last != stateWord {
-          client.interest = .events(last: stateWord)
+        if last != moment {
+          client.interest = .events(last: moment)
           tell(client, "state", sentence)
         }
       case .outcome(let request, let life):
@@ -191,6 +191,9 @@ extension Supervisor {
   private var sentence: String {
     Words.status(machine, name: configuration.name, pid: life?.pid, at: now())
   }
+
+  /// Equal as long as there is nothing new to tell. A quick restart changes the life alone.
+  var moment: String { "\(stateWord) \(machine.history.lastLife.rawValue)" }
 
   var stateWord: String {
     switch machine.state {

@@ -69,7 +69,7 @@ package final class Supervisor {
   private var preparation: EventSource?
   private var forgotStartUp = false
   private var metricsFile: MetricsFile?
-  private var metricsState = ""
+  private var metricsMoment = ""
 
   struct Announcement {
     let life: Life
@@ -243,9 +243,8 @@ package final class Supervisor {
     tellManager()
     tellClients()
     if let metricsFile {
-      let state = "\(stateWord) \(machine.history.lastLife.rawValue)"
-      if state != metricsState {
-        metricsState = state
+      if metricsMoment != moment {
+        metricsMoment = moment
         metricsFile.changed()
       }
     }

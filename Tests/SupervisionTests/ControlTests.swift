@@ -277,7 +277,7 @@ private let lives = ["/bin/sh", "-c", "echo pid $$; exec sleep 1000"]
     try eventually("the events: \(watcher.outputText)") {
       let text = watcher.outputText
       return text.contains("\"ended\"") && text.contains("died of SIGKILL")
-        && text.contains("\"pid\":\(second)") ? true : nil
+        && text.contains("life 2, pid \(second) is running") ? true : nil
     }
   }
 }
