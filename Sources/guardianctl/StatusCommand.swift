@@ -108,7 +108,7 @@ enum StatusCommand {
       why.nextDelay == 0
         ? "After a further failure it would be restarted at once"
         : "After a further failure it would be restarted in \(time(why.nextDelay)) "
-          + "(\(why.row) restarts in a row)")
+          + "(\(why.row) restart\(why.row == 1 ? "" : "s") in a row)")
     Output.print("What resets the count:")
     for reset in why.resets { Output.print("  " + SafeText.oneLine(reset)) }
   }
@@ -130,7 +130,7 @@ enum StatusCommand {
 
   private static func size(_ bytes: UInt64) -> String {
     if bytes < 1 << 20 { return "\(bytes >> 10) KiB" }
-    let tenths = bytes * 10 >> 20
+    let tenths = (bytes * 10) >> 20
     return tenths < 1000 ? "\(tenths / 10).\(tenths % 10) MiB" : "\(tenths / 10) MiB"
   }
 }
