@@ -27,6 +27,7 @@ import Testing
     "handler": ("no", "false"), "reports-keep": ("infinity", #""infinity""#),
     "reports-bytes": ("1GiB", #""1GiB""#), "redact": ("PIN", #"["PIN"]"#),
     "state-directory": ("/s", #""/s""#), "runtime-directory": ("/r", #""/r""#),
+    "metrics-file": ("/m.prom", #""/m.prom""#),
   ]
 
   static let inFiles = Option.all.filter { $0.sources.contains(.file) }
