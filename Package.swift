@@ -66,7 +66,8 @@ let package = Package(
     .target(
       name: "Supervision",
       dependencies: [
-        "CLinux", "Control", "CSpawn", "CSystemd", "Kernel", "Policy", "Reports", "Ring", "Settings",
+        "CLinux", "Control", "CSpawn", "CSystemd", "Kernel", "Policy", "Reports", "Ring",
+        "Settings",
       ],
       swiftSettings: strict),
     .target(
@@ -111,7 +112,9 @@ let package = Package(
       swiftSettings: tested),
     .testTarget(
       name: "SupervisionTests",
-      dependencies: ["CSpawn", "Control", "Kernel", "Policy", "Reports", "Settings", "Supervision"],
+      dependencies: [
+        "CSpawn", "Control", "Kernel", "Policy", "Reports", "Settings", "Supervision",
+      ],
       swiftSettings: tested),
     .testTarget(
       name: "CaptureTests", dependencies: ["Capture", "Kernel", "Reports", "Ring"],
