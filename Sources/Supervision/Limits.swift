@@ -51,8 +51,10 @@ enum Limit {
   static let controlFollowBytes = 16 * 1024
   /// Failures that are listed, the newest.
   static let controlFailures = 100
-  /// Between two writes of the metrics when lives are short, and when nothing happens.
+  /// Between two writes of the metrics when lives are short, after a change, and when nothing
+  /// happens.
   static let metricsPause = Duration.milliseconds(200)
+  static let metricsSoon = Duration.seconds(1)
   static let metricsInterval = Duration.seconds(15)
   /// Numbers tried behind a name that was not given.
   static let nameAttempts = 99

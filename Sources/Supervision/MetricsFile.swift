@@ -21,7 +21,7 @@ final class MetricsFile {
     self.path = path
     self.make = make
     self.complain = complain
-    timer = try? loop.timer(CLOCK_MONOTONIC) { [unowned self] in write() }
+    timer = try? loop.timer(CLOCK_MONOTONIC) { [unowned self] in due() }
   }
 
   /// Something changed. A row of quick restarts is written once.
@@ -31,14 +31,17 @@ final class MetricsFile {
       isDue = true
       timer?.set(at: lastWrite + Limit.metricsPause)
     } else {
-      write()
+      isDue = true
+      due()
     }
   }
 
-  private func write() {
+  private func due() {
+    // A program that has just begun uses nothing yet: soon again.
+    let next = isDue ? Limit.metricsSoon : Limit.metricsInterval
     isDue = false
     write(make())
-    timer?.set(after: Limit.metricsInterval)
+    timer?.set(after: next)
   }
 
   /// Not synchronised with the disk: after a power loss other numbers hold anyway.
