@@ -5,6 +5,7 @@
 package struct ControlAnswer: Codable, Sendable {
   package var status: ControlStatus?
   package var why: ControlWhy?
+  package var reload: ControlReload?
   package var lines: [ControlLine]?
   /// Bytes that were left out because they were not taken in time.
   package var dropped: UInt64?
@@ -14,11 +15,13 @@ package struct ControlAnswer: Codable, Sendable {
   package var exit: Int32?
 
   package init(
-    status: ControlStatus? = nil, why: ControlWhy? = nil, lines: [ControlLine]? = nil,
+    status: ControlStatus? = nil, why: ControlWhy? = nil, reload: ControlReload? = nil,
+    lines: [ControlLine]? = nil,
     dropped: UInt64? = nil, event: ControlEvent? = nil, error: String? = nil, exit: Int32? = nil
   ) {
     self.status = status
     self.why = why
+    self.reload = reload
     self.lines = lines
     self.dropped = dropped
     self.event = event
@@ -157,6 +160,19 @@ package struct ControlWhy: Codable, Sendable {
     case nextDelay = "next_delay_ms"
     case lastVerdict = "last_verdict"
     case list, resets
+  }
+}
+
+package struct ControlReload: Codable, Sendable {
+  package var name: String
+  /// Names of options whose new values hold from now on.
+  package var applied: [String]
+  /// Names of those that need a new guardian.
+  package var pending: [String]
+  package init(name: String, applied: [String], pending: [String]) {
+    self.name = name
+    self.applied = applied
+    self.pending = pending
   }
 }
 

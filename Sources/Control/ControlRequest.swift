@@ -8,6 +8,7 @@ package enum ControlRequest: Hashable, Sendable {
   case start
   case stop
   case restart
+  case reload
   case signal(Signal)
   case logs(follow: Bool)
   case watch
@@ -27,6 +28,7 @@ package enum ControlRequest: Hashable, Sendable {
       case .start: "start"
       case .stop: "stop"
       case .restart: "restart"
+      case .reload: "reload"
       case .signal(let signal): "signal \(signal.rawValue)"
       case .logs(let follow): follow ? "logs follow" : "logs"
       case .watch: "watch"
@@ -45,6 +47,7 @@ package enum ControlRequest: Hashable, Sendable {
     case ("start", 1): self = .start
     case ("stop", 1): self = .stop
     case ("restart", 1): self = .restart
+    case ("reload", 1): self = .reload
     case ("watch", 1): self = .watch
     case ("logs", 1): self = .logs(follow: false)
     case ("logs", 2) where words[1] == "follow": self = .logs(follow: true)

@@ -88,7 +88,7 @@ package struct ServiceMachine: Hashable, Sendable {
 
   /// The name of the program: with the life it fixes the jitter of the delays.
   package let name: String
-  package let policy: RestartPolicy
+  package internal(set) var policy: RestartPolicy
   package internal(set) var history: CrashHistory
   package internal(set) var state = State.idle
   /// How the last life that ended did; nil before the first ending.
@@ -101,5 +101,11 @@ package struct ServiceMachine: Hashable, Sendable {
     self.name = name
     self.policy = policy
     self.history = history
+  }
+
+  /// The options changed. What was decided stays; the next decision is the new policy's.
+  package mutating func adopt(_ policy: RestartPolicy, identity: CrashHistory.Identity) {
+    self.policy = policy
+    history.identity = identity
   }
 }

@@ -40,7 +40,9 @@ package struct ControlVerb: Hashable, Sendable {
     ControlVerb(
       "signal", "SIGNAL [NAME]", 1...2, completion: .words(Kind<Signal>.names),
       help: "Send a signal to the program"),
-    ControlVerb("reload", status: .planned, help: "Read the configuration again"),
+    ControlVerb(
+      "reload", "[NAME]", 0...1,
+      help: "Read the options again; says what holds now and what needs a new guardian"),
     ControlVerb(
       "logs", "[NAME]", 0...1, help: "Show the last lines the program wrote"),
     ControlVerb("watch", "[NAME]", 0...1, help: "Show what happens, as it happens"),

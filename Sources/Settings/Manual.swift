@@ -201,8 +201,13 @@ enum Manual {
       """)
     page.section("EXIT STATUS")
     for (status, meaning) in [
-      ("0", "It was done."), ("1", "It could not be done; a line says why."),
-      ("64", "The command line is wrong."),
+      ("0", "It was done; status: the program runs."),
+      ("1", "It could not be done; a line says why. doctor: there is a problem."),
+      ("3", "The program does not run, or no guardian does."),
+      ("4", "There is no guarded program of that name."),
+      ("64", "The command line is wrong, or several guarded programs could be meant."),
+      ("69", "guardian does not answer."), ("77", "The guardian is another user's."),
+      ("78", "reload: the configuration is wrong; everything stays as it was."),
     ] {
       page.item(bold(status))
       page.body(meaning)

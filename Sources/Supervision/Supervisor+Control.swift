@@ -43,6 +43,7 @@ extension Supervisor {
         }
       // Its end is where the outcome is looked at.
       feed(input)
+    case .reload: reload(for: client)
     case .logs(let follow):
       client.interest = follow ? .output : .none
       sendTail(to: client)
@@ -54,6 +55,25 @@ extension Supervisor {
     case .watch:
       client.interest = .events(last: moment)
       tell(client, "now", sentence)
+    }
+  }
+
+  private func reload(for client: ControlClient) {
+    do {
+      let result = try readOptionsAgain()
+      if !result.applied.isEmpty {
+        say("read again: \(result.applied.joined(separator: ", "))", .normal)
+      }
+      answer(
+        client,
+        ControlAnswer(
+          reload: ControlReload(
+            name: configuration.name, applied: result.applied, pending: result.pending)))
+    } catch {
+      answer(
+        client,
+        ControlAnswer(
+          error: error.line(program: "guardian", consequence: "nothing was changed"), exit: 78))
     }
   }
 

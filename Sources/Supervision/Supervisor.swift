@@ -13,7 +13,7 @@ import Ring
 import Settings
 
 package final class Supervisor {
-  let configuration: Configuration
+  private(set) var configuration: Configuration
   let command: ProgramCommand
   let loop: EventLoop
   let sink: OutputSink
@@ -22,6 +22,9 @@ package final class Supervisor {
   let manager = ServiceManager()
   let journal = Journal()
   let inherited: guardian_signal_state
+  /// guardian's own, for reading the options again.
+  private let arguments: [[UInt8]]
+  private let environment: [[UInt8]]
   let terminal: Terminal?
   let store: ReportStore<KernelStoreCalls>
   let memory = CgroupMemory()
@@ -85,6 +88,8 @@ package final class Supervisor {
     inherited: StartConditions
   ) throws(SupervisorError) {
     self.inherited = inherited.signals
+    self.arguments = arguments
+    self.environment = environment
     guardian_close_on_exec_from(3)
     SignalPlan.blockAll()
     do {
@@ -183,6 +188,17 @@ package final class Supervisor {
     metricsFile = MetricsFile(
       path, loop: loop, make: { [unowned self] in metrics(isUp: true) },
       complain: { [unowned self] in say($0, .normal) })
+  }
+
+  func readOptionsAgain() throws(SettingsError) -> Settings.Reloaded {
+    let result = try Settings.reload(
+      configuration, arguments: arguments.map { String(decoding: $0, as: UTF8.self) },
+      environment: ProcessVectors.texts(environment), uid: geteuid())
+    configuration = result.configuration
+    machine.adopt(
+      configuration.policy, identity: Identity.of(command: command, configuration: configuration))
+    persist()
+    return result
   }
 
   func now() -> Now { Now(boot: Clock.boot, monotonic: Clock.monotonic) }

@@ -1,4 +1,4 @@
-// `start`, `stop`, `restart`, `signal`, `logs` and `watch`.
+// `start`, `stop`, `restart`, `reload`, `signal`, `logs` and `watch`.
 import Control
 import Glibc
 import Policy
@@ -21,6 +21,29 @@ enum ActionCommands {
       Output.print(SafeText.oneLine(status.sentence))
     }
     return answer.exit ?? 0
+  }
+
+  static func reload(_ conversation: Conversation, json: Bool) throws -> Int32 {
+    guard let answer = try conversation.next(within: .seconds(10)) else {
+      throw ControlError("'\(conversation.place.name)' does not answer", status: 69)
+    }
+    guard let reload = answer.reload else {
+      throw ControlError(answer.error ?? "it was not done", status: answer.exit ?? 1)
+    }
+    if json {
+      Output.print(bytes: try JSONText.encode(reload))
+      return 0
+    }
+    let applied = reload.applied.joined(separator: ", ")
+    let pending = reload.pending.joined(separator: ", ")
+    Output.print(
+      SafeText.oneLine(
+        "\(reload.name): " + (applied.isEmpty ? "nothing new holds" : "\(applied): holds now")))
+    if !pending.isEmpty {
+      Output.print(
+        SafeText.oneLine("\(reload.name): \(pending): holds when guardian is started anew"))
+    }
+    return 0
   }
 
   static func signal(_ word: String) throws(ControlError) -> Signal {

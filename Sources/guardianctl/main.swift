@@ -28,6 +28,8 @@ func perform() throws -> Int32 {
   case "start": return try ActionCommands.perform(talk(.start), json: json)
   case "stop": return try ActionCommands.perform(talk(.stop), json: json)
   case "restart": return try ActionCommands.perform(talk(.restart), json: json)
+  case "reload":
+    return try ActionCommands.reload(talk(.reload), json: json)
   case "signal":
     let signal = try ActionCommands.signal(command.arguments[0])
     return try ActionCommands.perform(talk(.signal(signal), 1), json: json)

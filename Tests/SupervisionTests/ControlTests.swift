@@ -74,7 +74,10 @@ private let lives = ["/bin/sh", "-c", "echo pid $$; exec sleep 1000"]
     #expect(json.member("pid") == "\(pid)")
     #expect(json.member("life") == "1")
     #expect(json.member("guardian_pid") == "\(guardian.process.pid)")
-    #expect((json.member("memory_bytes").flatMap { Int($0) } ?? 0) >= 4096)
+    // The kernel counts pages a while after they were taken.
+    try eventually("the memory in use") {
+      (try guardian.statusNow.member("memory_bytes").flatMap { Int($0) } ?? 0) >= 4096 ? true : nil
+    }
   }
 
   @Test func `leaves with 4 for a name that never was, and with 3 where guardian is gone`() throws {
@@ -210,6 +213,36 @@ private let lives = ["/bin/sh", "-c", "echo pid $$; exec sleep 1000"]
     guardian.process.signal(SIGTERM)
     _ = try guardian.run()
     #expect((try? Files.status(guardian.runtime + "/control")) == nil)
+  }
+}
+
+@Suite struct `guardianctl reload` {
+  @Test func `takes over what can change under a running program and names the rest`() throws {
+    let scratch = Scratch()
+    let file = scratch.path + "/api.toml"
+    func write(_ text: String) throws { try Files.replace(file, with: Array(text.utf8)) }
+    try write("max-crashes = 5\n")
+    let guardian = try Guardian(["--name", "api", "--config", file], lives)
+    let pid = try guardian.programPID()
+    #expect(try guardian.control(["reload"]).output == "api: nothing new holds\n")
+    try write("max-crashes = 0\nworking-directory = \"/tmp\"\n")
+    let outcome = try guardian.control(["reload"])
+    #expect(outcome.left == .exited(0))
+    #expect(
+      outcome.output
+        == "api: max-crashes: holds now\napi: working-directory: holds when guardian is started "
+        + "anew\n")
+    #expect(try guardian.statusNow.member("max_crashes") == "0")
+    try write("max-crashes = nonsense\n")
+    let wrong = try guardian.control(["reload"])
+    #expect(wrong.left == .exited(78))
+    #expect(wrong.errors.contains("api.toml:1:"))
+    #expect(wrong.errors.contains("nothing was changed"))
+    #expect(isAlive(pid))
+    // The new cap holds: one life.
+    kill(pid, SIGKILL)
+    #expect(try guardian.run() == .exited(137))
+    #expect(guardian.process.errorText.contains("giving up"))
   }
 }
 
@@ -512,7 +545,9 @@ private let lives = ["/bin/sh", "-c", "echo pid $$; exec sleep 1000"]
     }
     #expect(Self.problems(text()) == [])
     #expect(Self.value(text(), "guardian_up{name=\"api\"}") == 1)
-    #expect((Self.value(text(), "guardian_program_resident_memory_bytes{") ?? 0) >= 4096)
+    try eventually("the memory in use") {
+      (Self.value(text(), "guardian_program_resident_memory_bytes{") ?? 0) >= 4096 ? true : nil
+    }
     kill(first, SIGSEGV)
     _ = try guardian.programPID(2)
     try eventually("the second life: \(text())") {
@@ -520,6 +555,14 @@ private let lives = ["/bin/sh", "-c", "echo pid $$; exec sleep 1000"]
         && Self.value(text(), "guardian_program_up{") == 1 ? true : nil
     }
     #expect(Self.problems(text()) == [])
+    // Prometheus' own judge, where it is installed.
+    if access("/usr/bin/promtool", X_OK) == 0 {
+      try Files.replace(scratch.path + "/copy", with: Array(text().utf8))
+      let judge = try Process(
+        ["/usr/bin/promtool", "check", "metrics"], input: scratch.path + "/copy")
+      #expect(try judge.wait() == .exited(0), "\(judge.errorText)")
+      Files.remove(scratch.path + "/copy")
+    }
     #expect(Self.value(text(), "guardian_restarts_total{") == 1)
     #expect(Self.value(text(), "guardian_failures_in_window{") == 1)
     #expect(Self.value(text(), "guardian_last_ending_signal{") == 11)

@@ -1,0 +1,61 @@
+// The options again, while a program runs: what can change under it, and what cannot.
+
+extension Settings {
+  package struct Reloaded: Hashable, Sendable {
+    /// The one that holds, with what could be taken over.
+    package let configuration: Configuration
+    /// Names of options whose new values hold from now on.
+    package let applied: [String]
+    /// Names of those that hold when guardian is started anew.
+    package let pending: [String]
+  }
+
+  /// Reads all sources again; `arguments` and `environment` are those guardian was started with.
+  /// - Throws: what is wrong with them; then everything stays as it was.
+  package static func reload(
+    _ current: Configuration, arguments: [String], environment: [String: String], uid: UInt32
+  ) throws(SettingsError) -> Reloaded {
+    guard
+      case .run(let new) = try request(arguments: arguments, environment: environment, uid: uid)
+    else { return Reloaded(configuration: current, applied: [], pending: []) }
+    var result = current
+    var applied: [String] = []
+    var pending: [String] = []
+    for option in Option.available where option.get(current) != option.get(new) {
+      // A derived name may have got a number since.
+      if option.name == "name", !new.nameIsGiven { continue }
+      if let take = changeable[option.name] {
+        take(&result, new)
+        applied.append(option.name)
+      } else {
+        pending.append(option.name)
+      }
+    }
+    if current.command != new.command { pending.append("command") }
+    return Reloaded(configuration: result, applied: applied, pending: pending)
+  }
+
+  /// Read at each use, so that a new value holds from the next use on.
+  private static let changeable: [String: @Sendable (inout Configuration, Configuration) -> Void] =
+    [
+      "restart": { $0.restart = $1.restart },
+      "max-crashes": { $0.maxCrashes = $1.maxCrashes },
+      "crash-window": { $0.crashWindow = $1.crashWindow },
+      "restart-delay": { $0.restartDelay = $1.restartDelay },
+      "restart-backoff": { $0.restartBackoff = $1.restartBackoff },
+      "restart-delay-max": { $0.restartDelayMax = $1.restartDelayMax },
+      "stable-after": { $0.stableAfter = $1.stableAfter },
+      "max-identical": { $0.maxIdentical = $1.maxIdentical },
+      "success-exit-status": { $0.successExitStatus = $1.successExitStatus },
+      "exit-as-signal": { $0.exitAsSignal = $1.exitAsSignal },
+      "on-give-up": { $0.onGiveUp = $1.onGiveUp },
+      "stop-signal": { $0.stopSignal = $1.stopSignal },
+      "stop-timeout": { $0.stopTimeout = $1.stopTimeout },
+      "kill-mode": { $0.killMode = $1.killMode },
+      "capture-timeout": { $0.captureTimeout = $1.captureTimeout },
+      "report-timeout": { $0.reportTimeout = $1.reportTimeout },
+      "redact": { $0.redact = $1.redact },
+      "quiet": { $0.quiet = $1.quiet },
+      "verbose": { $0.verbose = $1.verbose },
+    ]
+}
