@@ -146,7 +146,8 @@ enum Manual {
     }
     page.subsection("Delivery")
     page.item("[[" + bold("deliver") + "]]")
-    page.body("An array of tables: where finished reports are sent.")
+    page.body(
+      "An array of tables for delivery. This version reads and keeps it, and sends nothing yet.")
     page.section("EXAMPLE")
     page.code([
       "name = \"api\"",
