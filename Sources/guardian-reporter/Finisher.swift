@@ -13,8 +13,8 @@ enum Finisher {
     /// As guardian opened them while the program was held.
     var replaced: [(descriptor: Int32, path: String)] = []
     /// For the worker from its start to its end; a hundred thread stacks take well under one
-    /// second.
-    var workerMilliseconds: Int32 = 20_000
+    /// second of a processor, but on a busy machine it has to wait for that second.
+    var workerMilliseconds: Int32 = 60_000
   }
 
   static func run(_ arguments: [String]) -> Int32 {
@@ -23,6 +23,7 @@ enum Finisher {
       return 64
     }
     Priority.lower()
+    Priority.raise(afterSeconds: 3)
     // Module files of a large program are many descriptors.
     _ = guardian_set_limit(GUARDIAN_LIMIT_FILES, .max)
     guard let id = ReportID(SafeText.lastComponent(options.folder)) else {
@@ -169,6 +170,7 @@ enum Finisher {
       arguments, environment,
       descriptors: [(answer.raw, 3), (core, 4), (plain.raw, 5)]
         + files.enumerated().map { ($1.descriptor, Int32(10 + $0)) })
+    Priority.raiseLater(child)
     let how = wait(child, milliseconds: options.workerMilliseconds)
     guard how == .exited(0) else { throw WorkerFailure(text: how.text(options)) }
 

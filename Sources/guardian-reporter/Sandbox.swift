@@ -12,6 +12,26 @@ enum Priority {
     guard score >= 0 else { return }
     try? FileDescriptor(owning: score).writeAll(Array("1000".utf8))
   }
+
+  /// The worker, once there is one: written before the alarm or read by it, never both at once in
+  /// a way that matters (a pid is one word).
+  nonisolated(unsafe) private static var worker: pid_t = 0
+
+  /// Not the lowest for ever: beside a dozen busy threads nice 19 gets a five-hundredth of a
+  /// processor, and a report of a tenth of a second would not come within a minute. By then the
+  /// program has long started again. Without the right to it all stays as it is.
+  static func raise(afterSeconds seconds: UInt32) {
+    _ = signal(SIGALRM) { _ in
+      _ = setpriority(__priority_which_t(PRIO_PROCESS.rawValue), 0, 0)
+      let worker = unsafe Priority.worker
+      if worker > 0 {
+        _ = setpriority(__priority_which_t(PRIO_PROCESS.rawValue), id_t(worker), 0)
+      }
+    }
+    _ = alarm(seconds)
+  }
+
+  static func raiseLater(_ worker: pid_t) { unsafe Priority.worker = worker }
 }
 
 enum Sandbox {

@@ -34,7 +34,7 @@ enum Worker {
     do {
       let urls = ProcessInfo.processInfo.environment["DEBUGINFOD_URLS"] ?? ""
       try Sandbox.enter(
-        uid: uid, seconds: milliseconds / 1000 + 1, network: !urls.isEmpty)
+        uid: uid, seconds: min(milliseconds / 1000, 20) + 1, network: !urls.isEmpty)
       try answer(replaced, milliseconds: milliseconds)
       return 0
     } catch {

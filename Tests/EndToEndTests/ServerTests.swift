@@ -236,7 +236,9 @@ struct ServerTests {
     // Modules: every file whose code was mapped, at least.
     let named = Set(report.modules.map(\.path))
     #expect(modules.isSubset(of: named), "missing: \(modules.subtracting(named))")
-    #expect(report.modules.contains { $0.path == report.program.executable && $0.buildID != nil })
+    #expect(
+      report.modules.contains { $0.path == report.program.executable && $0.buildID != nil },
+      "\(report.program), \(report.capture), \(report.modules)")
 
     // The minicore is whole for others, too.
     let executable = try #require(report.program.executable)
