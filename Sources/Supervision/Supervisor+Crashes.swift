@@ -71,6 +71,10 @@ extension Supervisor {
     guard let folder = incident.folder, let core = try? folder.openCore(),
       let ends = try? Sockets.packetPair()
     else { return without("no snapshot: its file cannot be made") }
+    // What /proc knows and the process's end will take away: before the helper starts, which has
+    // the higher priority and may release the program before we have our turn again.
+    incident.process = ProcessTexts.read(pid: incident.pid)
+    noteSender(incident, life)
     let limit = limit ?? configuration.captureTimeout
     var launch = Launch()
     launch.path = Array(path.utf8)
@@ -103,9 +107,6 @@ extension Supervisor {
     } catch {
       return without("no snapshot: \(error.words(launch))")
     }
-    // While the helper works, what /proc knows and the process's end will take away.
-    incident.process = ProcessTexts.read(pid: incident.pid)
-    noteSender(incident, life)
   }
 
   /// Raised before its first instruction: beside 31 busy threads on two processors a helper that
