@@ -100,8 +100,8 @@ import Testing
     }
     #expect(count("/proc/\(me)/fd") < 40)
     #expect(count("/proc/\(me)/task") == 1)
-    // The lock, this life's channel and the next one's.
-    #expect(count(guardian.runtime) <= 3)
+    // The lock, the control socket, this life's channel and the next one's.
+    #expect(count(guardian.runtime) <= 4)
     #expect(count(guardian.state + "/reports/partial") == 0)
     #expect(try guardian.stop() == .exited(143))
   }
