@@ -58,7 +58,8 @@ let package = Package(
       name: "Settings", dependencies: ["CLinux", "CToml", "Policy"], exclude: ["README.md"],
       swiftSettings: strict),
     .target(
-      name: "Reports", dependencies: ["Kernel", "Policy", "Ring"], swiftSettings: strict),
+      name: "Reports", dependencies: ["Kernel", "Policy", "Ring"], exclude: ["README.md"],
+      swiftSettings: strict),
     // What guardian and guardianctl say to each other.
     .target(
       name: "Control", dependencies: ["CLinux", "Kernel", "Policy", "Reports"],
@@ -87,7 +88,7 @@ let package = Package(
     .executableTarget(
       name: "guardian-reporter",
       dependencies: ["CSeccomp", "Kernel", "Policy", "Reports", "Ring", "Symbolication"],
-      swiftSettings: strict, linkerSettings: staticFoundation),
+      exclude: ["README.md"], swiftSettings: strict, linkerSettings: staticFoundation),
     .executableTarget(
       name: "guardianctl",
       dependencies: ["CLinux", "Control", "Kernel", "Policy", "Reports", "Settings"],
