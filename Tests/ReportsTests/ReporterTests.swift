@@ -89,17 +89,12 @@ import Testing
     #expect(try look("c['frames'][0]['trust'], r['group']['count']") == "context 1\n")
   }
 
-  @Test func `a worker out of its time leaves the plain report and says so`() throws {
-    try incident()
-    #expect(try reporter(Samples.id, ["--worker-milliseconds", "1"]) == 0)
-    #expect(
-      try look("r['capture']['defects'][-1]")
-        == "not symbolicated: the worker took longer than 1 ms\n")
-  }
-
-  @Test func `the worker has no rights, and killed in the middle it leaves the plain report`()
-    throws
-  {
+  @Test(arguments: [
+    (SIGKILL, "the worker died of SIGKILL"), (SIGSTOP, "the worker took longer than 1500 ms"),
+  ])
+  func `the worker has no rights, and killed or hanging it leaves the plain report`(
+    signal: Int32, words: String
+  ) throws {
     // It may be done before it is seen: then another is looked at.
     for attempt in 0..<20 {
       let id = Samples.id(attempt)
@@ -108,7 +103,7 @@ import Testing
       let pid = try start(
         [
           Self.tool("guardian-reporter"), "report", "--folder", store.path(.partial, id),
-          "--store", store.directory,
+          "--store", store.directory, "--worker-milliseconds", "1500",
         ], folder: folder)
       var sandboxed: String?
       var status: Int32 = 0
@@ -119,7 +114,7 @@ import Testing
         let text = String(
           decoding: ProcessTexts.file("/proc/\(child)/status", limit: 1 << 14), as: UTF8.self)
         if text.contains("\nSeccomp:\t2") {
-          kill(child, SIGKILL)
+          kill(child, signal)
           sandboxed = text
         }
       }
@@ -128,7 +123,7 @@ import Testing
       let defect = try look("(r['capture']['defects'] or [''])[-1]", id)
       // It had just ended by itself.
       if defect == "\n" { continue }
-      #expect(defect == "not symbolicated: the worker died of SIGKILL\n")
+      #expect(defect == "not symbolicated: \(words)\n")
       #expect(status == 0)
       #expect(sandboxed.contains("\nNoNewPrivs:\t1"))
       if getuid() == 0 {
@@ -167,8 +162,8 @@ import Testing
     status: Int32, output: String, errors: String
   ) {
     let result = try run(
-      (path.map { ["env", "PATH=\($0)"] } ?? []) + [Self.tool("guardianctl")] + words
-        + ["--state-directory", state], folder: scratch)
+      (path.map { ["env", "PATH=\($0)"] } ?? [])
+        + [Self.tool("guardianctl"), "--state-directory", state] + words, folder: scratch)
     let errors = try KernelStoreCalls().read(scratch.path + "/.errors", limit: 1 << 16) ?? []
     return (
       result.status >> 8, String(decoding: result.output, as: UTF8.self),

@@ -76,11 +76,23 @@ func start(_ command: [String], input: [UInt8] = [], folder: Scratch) throws -> 
     &actions, 1, folder.path + "/.output", O_WRONLY | O_CREAT | O_TRUNC, 0o600)
   posix_spawn_file_actions_addopen(
     &actions, 2, folder.path + "/.errors", O_WRONLY | O_CREAT | O_TRUNC, 0o600)
+  // The threads of a test runner have signals blocked, and gdb waits for its own.
+  var attributes = posix_spawnattr_t()
+  posix_spawnattr_init(&attributes)
+  defer { posix_spawnattr_destroy(&attributes) }
+  var none = sigset_t()
+  sigemptyset(&none)
+  var all = sigset_t()
+  sigfillset(&all)
+  posix_spawnattr_setsigmask(&attributes, &none)
+  posix_spawnattr_setsigdefault(&attributes, &all)
+  posix_spawnattr_setflags(
+    &attributes, Int16(POSIX_SPAWN_SETSIGMASK) | Int16(POSIX_SPAWN_SETSIGDEF))
   var arguments: [UnsafeMutablePointer<CChar>?] = command.map { strdup($0) }
   arguments.append(nil)
   defer { arguments.forEach { free($0) } }
   var pid: pid_t = 0
-  let error = posix_spawnp(&pid, command[0], &actions, nil, arguments, environ)
+  let error = posix_spawnp(&pid, command[0], &actions, &attributes, arguments, environ)
   if error != 0 { throw SystemError("start", command[0], errno: error) }
   return pid
 }
