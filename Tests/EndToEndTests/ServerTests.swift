@@ -231,7 +231,8 @@ struct ServerTests {
       #expect(!thread.frames.isEmpty, "thread \(thread.id) \(thread.name ?? "") has no frames")
     }
     let crashed = try #require(report.threads.first { $0.crashed })
-    #expect(crashed.frames.count >= 3, "\(crashed)")
+    // A signal from outside may strike anywhere, also where little can be unwound.
+    #expect(crashed.frames.count >= 2, "\(crashed)")
 
     // Modules: every file whose code was mapped, at least.
     let named = Set(report.modules.map(\.path))
