@@ -24,7 +24,8 @@ struct life {
 };
 struct file {
   _Atomic int64_t count;
-  int64_t reserved[3];
+  int64_t limit; /* from this life on it does not end by itself; 0: none */
+  int64_t reserved[2];
   struct life lives[32767];
 };
 
@@ -89,6 +90,7 @@ static void *end_thread(void *unused) {
 
 int main(int argc, char **argv) {
   ending = argv[2];
+  if (file->limit > 0 && file->count >= file->limit) ending = "pause";
   if (strcmp(ending, "pause") == 0)
     for (;;) pause();
   int threads = argc > 5 ? atoi(argv[4]) : 0;
