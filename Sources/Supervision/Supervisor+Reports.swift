@@ -157,6 +157,9 @@ extension Supervisor {
       launch.environment = command.ownEnvironment
       launch.arguments = [
         path, "report", "--folder", folder.path, "--store", store.directory,
+        // nil is without a limit.
+        "--reports-keep", "\(configuration.reportsKeep ?? .max)",
+        "--reports-bytes", "\(configuration.reportsBytes ?? .max)",
       ].map { Array($0.utf8) }
       launch.descriptors = [(command.nullDescriptor, 0), (command.nullDescriptor, 1), (2, 2)]
       for (offset, module) in incident.replaced.enumerated() {

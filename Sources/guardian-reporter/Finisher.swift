@@ -10,6 +10,8 @@ enum Finisher {
   struct Options {
     var folder = ""
     var store = ""
+    /// What the store may keep, as configured.
+    var limits = StoreLimits()
     /// As guardian opened them while the program was held.
     var replaced: [(descriptor: Int32, path: String)] = []
     /// For the worker from its start to its end; a hundred thread stacks take well under one
@@ -48,7 +50,7 @@ enum Finisher {
       complete(&report, options)
       report.attachments = attachments(options.folder)
       let store = ReportStore(directory: options.store)
-      try store.finish(report)
+      try store.finish(report, limits: options.limits)
       return 0
     } catch {
       complain("report \(id) stays as it is: \(error)")
@@ -64,6 +66,12 @@ enum Finisher {
       switch arguments[at] {
       case "--folder": options.folder = value
       case "--store": options.store = value
+      case "--reports-keep":
+        guard let number = Int(value), number > 0 else { return nil }
+        options.limits.reports = number
+      case "--reports-bytes":
+        guard let number = UInt64(value) else { return nil }
+        options.limits.bytes = number
       case "--worker-milliseconds":
         guard let number = Int32(value), number > 0 else { return nil }
         options.workerMilliseconds = number
