@@ -186,9 +186,12 @@ enum RustText {
       if text.hasPrefix("at "), let place = ExceptionText.fileLine(text.dropFirst(3)),
         !frames.isEmpty
       {
-        frames[frames.count - 1].file = SafeText.cut(place.file, limit: 1024)
-        frames[frames.count - 1].line = place.line
-        frames[frames.count - 1].column = place.column
+        let last = frames.count - 1
+        frames[last].file = SafeText.cut(place.file, limit: 1024)
+        frames[last].line = place.line
+        frames[last].column = place.column
+        frames[last].inApp = InApp.isInApp(
+          modulePath: nil, function: frames[last].function, file: place.file)
       } else if let colon = text.find(": "), Int(text[..<colon.lowerBound]) != nil {
         let name = text[colon.upperBound...]
         frames.append(

@@ -29,12 +29,31 @@ package enum InApp {
     "raise", "abort", "clone", "clone3", "_start", "start_thread",
   ]
 
-  package static func isInApp(modulePath: String?, function: String?) -> Bool {
+  /// Libraries that are compiled into the program as source: headers, Rust's own crates and
+  /// those of others.
+  private static let files = [
+    "/rustc/", "library/core/", "library/std/", "library/alloc/", "/usr/include/",
+    "/usr/lib/gcc/", "/usr/lib/llvm",
+  ]
+
+  package static func isInApp(modulePath: String?, function: String?, file: String? = nil) -> Bool {
+    if let file, files.contains(where: file.hasPrefix) || file.holds("/.cargo/registry/") {
+      return false
+    }
     if let modulePath {
       let name = SafeText.lastComponent(modulePath)
       if libraries.contains(where: { name.hasPrefix($0) }) { return false }
     }
     guard let function else { return true }
+    // Rust: `<usize as core::slice::index::SliceIndex<[T]>>::index`.
+    if function.hasPrefix("<"), let mark = function.find(" as ") {
+      let implemented = function[mark.upperBound...]
+      if ["core::", "alloc::", "std::"].contains(where: implemented.hasPrefix),
+        !function[..<mark.lowerBound].holds("::")
+      {
+        return false
+      }
+    }
     return !functions.contains { part in
       wholeNames.contains(part)
         ? function == part || function.hasPrefix(part + "(") : function.hasPrefix(part)

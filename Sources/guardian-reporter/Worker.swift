@@ -80,7 +80,7 @@ enum Worker {
     for index in frames.indices {
       frames[index].inApp = InApp.isInApp(
         modulePath: frames[index].modulePath ?? frames[index].module,
-        function: frames[index].function ?? frames[index].rawFunction)
+        function: frames[index].function ?? frames[index].rawFunction, file: frames[index].file)
     }
   }
 }

@@ -74,11 +74,22 @@ import Testing
     ("[vdso]", nil, false), ("/srv/app/server", "billing::charge(int)", true),
     ("/srv/app/server", "core::panicking::panic_fmt", false), ("/srv/app/server", "main", true),
     ("/srv/app/server", "aborted_order", true), ("/srv/app/server", "abort", false),
+    ("/srv/app/server", "<usize as core::slice::index::SliceIndex<[T]>>::index", false),
+    ("/srv/app/server", "<cart::Item as core::fmt::Display>::fmt", true),
     ("/usr/lib/libswiftCore.so", "x", false), ("/srv/app/libcart.so", "cart::add", true),
   ])
   func `the program's own frames are told from the rest`(
     path: String, function: String?, own: Bool
   ) {
     #expect(InApp.isInApp(modulePath: path, function: function) == own)
+  }
+
+  @Test(arguments: [
+    ("/usr/include/c++/12/bits/stl_vector.h", false),
+    ("/rustc/0/library/core/src/slice/index.rs", false), ("library/std/src/rt.rs", false),
+    ("/home/me/.cargo/registry/src/x/serde/src/lib.rs", false), ("/src/invoice.cpp", true),
+  ])
+  func `a library's source compiled into the program is not its own`(file: String, own: Bool) {
+    #expect(InApp.isInApp(modulePath: "/srv/app/server", function: "f", file: file) == own)
   }
 }
