@@ -12,12 +12,9 @@ package enum InApp {
 
   /// Runtimes linked into the program itself, by their functions' beginnings (demangled).
   private static let functions = [
-    "std::panicking::", "core::panicking::", "core::option::", "core::result::", "core::slice::",
-    "core::ops::function::", "rust_panic", "rust_begin_unwind", "__rust_", "_rust_", "std::rt::",
-    "std::sys::", "std::sys_common::", "std::process::abort", "std::thread::", "alloc::",
-    "<alloc::", "<core::", "__rustc", "rustc_",
-    "std::terminate", "__cxa_", "__gnu_cxx::", "__cxxabiv1::", "std::__", "std::function<",
-    "std::thread::", "_Unwind_", "__gxx_personality",
+    "std::", "core::", "alloc::", "<std::", "<core::", "<alloc::", "rust_panic",
+    "rust_begin_unwind", "__rust_", "_rust_", "__rustc", "rustc_", "__cxa_", "__gnu_cxx::",
+    "__cxxabiv1::", "_Unwind_", "__gxx_personality",
     "Swift runtime failure", "swift::", "swift_", "_swift_", "Swift._", "_assertionFailure",
     "Swift.fatalError", "Swift.precondition", "Swift.assert",
     "__libc_start", "_start", "__GI_", "__pthread_kill", "pthread_kill", "raise", "abort",

@@ -92,10 +92,8 @@ package enum ReportText {
     if let own = crashed.first(where: { $0.inApp && ($0.function ?? $0.rawFunction) != nil }) {
       return own
     }
-    if let thrown = report.exception?.frames?.first(where: { $0.function != nil || $0.file != nil })
-    {
-      return thrown
-    }
+    let thrown = (report.exception?.frames ?? []).filter { $0.function != nil || $0.file != nil }
+    if let frame = thrown.first(where: \.inApp) ?? thrown.first { return frame }
     return crashed.first { ($0.function ?? $0.rawFunction) != nil } ?? crashed.first
   }
 

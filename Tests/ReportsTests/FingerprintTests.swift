@@ -76,6 +76,7 @@ import Testing
     ("/srv/app/server", "aborted_order", true), ("/srv/app/server", "abort", false),
     ("/srv/app/server", "<usize as core::slice::index::SliceIndex<[T]>>::index", false),
     ("/srv/app/server", "<cart::Item as core::fmt::Display>::fmt", true),
+    ("/srv/app/server", "std::vector<int>::operator[](unsigned long)", false),
     ("/usr/lib/libswiftCore.so", "x", false), ("/srv/app/libcart.so", "cart::add", true),
   ])
   func `the program's own frames are told from the rest`(

@@ -57,4 +57,14 @@ import Testing
     report.exception = facts
     #expect(ReportText.render(report).holds("Outer: o\ncaused by Inner: i\n"))
   }
+
+  @Test func `of a runtime's own text the program's own frame is named first`() throws {
+    var incident = Samples.incident(.exited(101))
+    incident.stderr = try ExceptionTextTests.corpus("rust_panic").map {
+      .init(time: incident.time, bytes: Array($0.utf8), life: 3)
+    }
+    #expect(
+      ReportText.headline(PlainReport.make(from: incident))
+        == "panic in panic::main at panic.rs:2, life 3 of api, up 2 h")
+  }
 }
