@@ -24,16 +24,43 @@ struct Failure: Error, CustomStringConvertible {
   init(_ description: String) { self.description = description }
 }
 
+/// A value that one thread at a time may touch.
+final class Locked<Value>: @unchecked Sendable {
+  private let lock = NSLock()
+  private var value: Value
+  init(_ value: Value) { self.value = value }
+  func change(_ body: (inout Value) -> Void) { lock.withLock { body(&value) } }
+  func take(_ replacement: Value) -> Value {
+    lock.withLock {
+      defer { value = replacement }
+      return value
+    }
+  }
+}
+
 /// A folder of its own that is gone when the test is.
 final class Folder {
   let path: String
+  /// What tests share lives as long as the process and is never let go of.
+  private static let removedAtExit: Void = { _ = atexit { Folder.removeAll() } }()
+  private static let living = Locked<Set<String>>([])
+  private static func removeAll() {
+    for path in living.take([]) { try? FileManager.default.removeItem(atPath: path) }
+  }
   init(mode: mode_t = 0o755) throws {
     var template = Array("/tmp/guardian-test.XXXXXX\0".utf8CString)
     guard mkdtemp(&template) != nil else { throw Failure("mkdtemp: errno \(errno)") }
     path = template.withUnsafeBufferPointer { String(cString: $0.baseAddress!) }
     chmod(path, mode)
+    _ = Folder.removedAtExit
+    let path = path
+    Folder.living.change { $0.insert(path) }
   }
-  deinit { try? FileManager.default.removeItem(atPath: path) }
+  deinit {
+    try? FileManager.default.removeItem(atPath: path)
+    let path = path
+    Folder.living.change { $0.remove(path) }
+  }
 
   func write(_ name: String, _ text: String) throws -> String {
     let file = path + "/" + name
