@@ -2,4 +2,13 @@
 
 int guardian_open(const char *path, int flags) { return open(path, flags); }
 
+const char *guardian_signal_abbreviation(int signal) { return sigabbrev_np(signal); }
+
+int guardian_set_pipe_size(int pipe, int bytes) { return fcntl(pipe, F_SETPIPE_SZ, bytes); }
+
+ssize_t guardian_read_process(pid_t pid, const struct iovec *into, const struct iovec *from,
+                              unsigned long from_count) {
+  return process_vm_readv(pid, into, 1, from, from_count, 0);
+}
+
 int guardian_sigrtmin(void) { return SIGRTMIN; }

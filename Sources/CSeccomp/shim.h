@@ -2,9 +2,6 @@
  * arguments and variadic calls. Each function is one call. */
 #ifndef GUARDIAN_CSECCOMP_H
 #define GUARDIAN_CSECCOMP_H
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE 1
-#endif
 #include <errno.h>
 #include <seccomp.h>
 #include <stdint.h>
@@ -31,6 +28,14 @@ static inline int guardian_seccomp_rule_without(scmp_filter_ctx filter, uint32_t
 /* ioprio_set(2) has no wrapper: IOPRIO_WHO_PROCESS, this one, IOPRIO_CLASS_IDLE. */
 static inline int guardian_ioprio_idle(void) {
   return (int)syscall(SYS_ioprio_set, 1, 0, 3 << 13);
+}
+
+/* setresgid(2) and setresuid(2) of all three, for a process of one thread. */
+static inline int guardian_become_group(uint32_t gid) {
+  return (int)syscall(SYS_setresgid, gid, gid, gid);
+}
+static inline int guardian_become_user(uint32_t uid) {
+  return (int)syscall(SYS_setresuid, uid, uid, uid);
 }
 
 /* memfd_create(2), close-on-exec. */

@@ -57,8 +57,8 @@ package struct Capture {
   /// While the program waits, nobody else may run in our place: with 32 busy threads the
   /// program would be held for a second. Every step is allowed to fail.
   private func raisePriority() {
-    if setpriority(PRIO_PROCESS, 0, -20) == -1 {
-      _ = setpriority(PRIO_PROCESS, 0, linux_lowest_nice())
+    if setpriority(__priority_which_t(PRIO_PROCESS.rawValue), 0, -20) == -1 {
+      _ = setpriority(__priority_which_t(PRIO_PROCESS.rawValue), 0, linux_lowest_nice())
     }
   }
 

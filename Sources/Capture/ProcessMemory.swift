@@ -93,7 +93,7 @@ final class ProcessMemory {
     if vectorReadsWork {
       var local = unsafe iovec(iov_base: buffer.baseAddress! + offset, iov_len: wanted)
       let count = unsafe vectors.withUnsafeBufferPointer {
-        unsafe process_vm_readv(pid, &local, 1, $0.baseAddress, UInt($0.count), 0)
+        unsafe guardian_read_process(pid, &local, $0.baseAddress, UInt($0.count))
       }
       if count >= 0 { return count }
       // EFAULT: the very first page. Anything else (EPERM, ENOSYS under seccomp): this call

@@ -5,7 +5,9 @@
  * Calls: clock_gettime (the vDSO), memcpy, memcmp, strlen, strnlen, secure_getenv,
  * vsnprintf (guardian_breadcrumbf only), dl_iterate_phdr (guardian_set_exception in a
  * second copy only), and system calls. */
+#ifndef _GNU_SOURCE
 #define _GNU_SOURCE
+#endif
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>

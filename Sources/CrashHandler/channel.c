@@ -6,7 +6,9 @@
  *
  * Without GUARDIAN_CHANNEL, or if anything about the ring is not as it must be,
  * the library stays inert: the program runs as if it were not there. */
+#ifndef _GNU_SOURCE
 #define _GNU_SOURCE
+#endif
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/prctl.h>

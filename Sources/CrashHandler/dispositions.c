@@ -19,7 +19,9 @@
  *
  * What a view needs beyond the kernel's own is kept in single atomic words,
  * written before the disposition they belong to. */
+#ifndef _GNU_SOURCE
 #define _GNU_SOURCE
+#endif
 #include <errno.h>
 #include <signal.h>
 #include <string.h>

@@ -9,7 +9,9 @@
  *
  * The steps stand in order of rising risk, and each is marked in the record when
  * it is whole, so that a fault in one keeps the earlier ones. */
+#ifndef _GNU_SOURCE
 #define _GNU_SOURCE
+#endif
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/futex.h>

@@ -8,7 +8,9 @@
  * filter begins with PR_SET_NO_NEW_PRIVS. From then on the handler keeps to what any
  * filter must allow for the C library's own abort() and stdio. (A filter that is
  * there from the start has already allowed what the constructor did.) */
+#ifndef _GNU_SOURCE
 #define _GNU_SOURCE
+#endif
 #include <errno.h>
 #include <linux/prctl.h>
 #include <stdarg.h>

@@ -5,7 +5,9 @@
  *
  * Not dlsym: up to glibc 2.33 it lives in libdl, which the library must not
  * need, its version there is another one, and it may allocate. */
+#ifndef _GNU_SOURCE
 #define _GNU_SOURCE
+#endif
 #include <elf.h>
 #include <link.h>
 #include <string.h>

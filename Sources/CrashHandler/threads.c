@@ -7,7 +7,9 @@
  * A block is one mapping: a guard page, the stack, and at its top the few words
  * that the new thread starts from. Blocks of ended threads are kept for the next
  * ones. A thread that sets an alternate stack of its own keeps that one. */
+#ifndef _GNU_SOURCE
 #define _GNU_SOURCE
+#endif
 #include <errno.h>
 #include <limits.h>
 #include <pthread.h>

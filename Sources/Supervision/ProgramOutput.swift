@@ -34,7 +34,7 @@ final class ProgramOutput {
     reading = try FileDescriptor.open(path, O_RDONLY | O_NONBLOCK)
     writing = try FileDescriptor.open(path, O_RDWR)
     // Fails when the user's share of pipe pages is used up: then it is 64 KiB.
-    _ = fcntl(reading.raw, F_SETPIPE_SZ, Limit.pipeBytes)
+    _ = guardian_set_pipe_size(reading.raw, Limit.pipeBytes)
   }
 
   /// The number to give to the child.

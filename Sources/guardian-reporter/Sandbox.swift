@@ -52,8 +52,8 @@ enum Sandbox {
     try limit(GUARDIAN_LIMIT_CORE_BYTES, 0)
     if geteuid() == 0, uid != 0 {
       _ = try retrying("leave all groups") { setgroups(0, nil) }
-      _ = try retrying("change the group") { setresgid(uid, uid, uid) }
-      _ = try retrying("change the user") { setresuid(uid, uid, uid) }
+      _ = try retrying("change the group") { guardian_become_group(uid) }
+      _ = try retrying("change the user") { guardian_become_user(uid) }
     }
     try filter(network: network)
   }

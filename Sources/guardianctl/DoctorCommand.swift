@@ -114,7 +114,9 @@ struct Doctor {
   /// Runs a small program; its wait status and what it wrote to standard error.
   private static func run(_ words: [String], environment: [String]) -> (Int32, String)? {
     var ends: [Int32] = [-1, -1]
-    guard unsafe pipe2(&ends, O_CLOEXEC) == 0 else { return nil }
+    guard unsafe pipe(&ends) == 0 else { return nil }
+    // One thread: nobody forks in between.
+    for end in ends { _ = fcntl(end, F_SETFD, FD_CLOEXEC) }
     let reading = FileDescriptor(owning: ends[0])
     guard let child = spawn(words, environment: environment, errors: ends[1]) else {
       close(ends[1])

@@ -2,9 +2,6 @@
  * anything; each function is one call. */
 #ifndef GUARDIAN_CLINUX_H
 #define GUARDIAN_CLINUX_H
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE 1
-#endif
 #include <argp.h>
 #include <dirent.h>
 #include <errno.h>
@@ -15,6 +12,7 @@
 #include <string.h>
 #include <sys/random.h>
 #include <sys/types.h>
+#include <sys/uio.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
@@ -26,5 +24,14 @@
 int guardian_open(const char *path, int flags);
 /* SIGRTMIN: glibc keeps some for itself, so it is a call. */
 int guardian_sigrtmin(void);
+
+/* GNU's additions to the C library: asked for here, their names would give Swift a second view of
+ * its types. NULL: no such signal. */
+const char *guardian_signal_abbreviation(int signal);
+/* fcntl(2), F_SETPIPE_SZ. */
+int guardian_set_pipe_size(int pipe, int bytes);
+/* process_vm_readv(2) into one buffer. */
+ssize_t guardian_read_process(pid_t pid, const struct iovec *into, const struct iovec *from,
+                              unsigned long from_count);
 
 #endif

@@ -3,9 +3,6 @@
  * sizeof and offsetof, and CMSG_* are macros with code in them. Each function is one call. */
 #ifndef GUARDIAN_LINUX_TRACE_H
 #define GUARDIAN_LINUX_TRACE_H
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE 1
-#endif
 #include <elf.h>
 #include <errno.h>
 #include <signal.h>
