@@ -358,7 +358,9 @@ package func signalName(_ signal: Signal) -> String {
   if signal.rawValue >= first, signal.rawValue <= 64 {
     return signal.rawValue == first ? "RTMIN" : "RTMIN+\(signal.rawValue - first)"
   }
-  guard let name = unsafe guardian_signal_abbreviation(signal.rawValue) else { return String(signal.rawValue) }
+  guard let name = unsafe guardian_signal_abbreviation(signal.rawValue) else {
+    return String(signal.rawValue)
+  }
   return unsafe String(cString: name)
 }
 

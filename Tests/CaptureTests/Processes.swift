@@ -45,8 +45,17 @@ func start(_ words: [String], descriptors: [Int32]) throws -> pid_t {
   }
   var arguments = words.map { strdup($0) } + [nil]
   defer { for argument in arguments { free(argument) } }
+  // The worker threads of the test runner block most signals; a program must not inherit that (gdb,
+  // for one, then waits for a SIGCHLD for ever).
+  var attributes = posix_spawnattr_t()
+  posix_spawnattr_init(&attributes)
+  defer { posix_spawnattr_destroy(&attributes) }
+  var none = sigset_t()
+  sigemptyset(&none)
+  posix_spawnattr_setsigmask(&attributes, &none)
+  posix_spawnattr_setflags(&attributes, Int16(POSIX_SPAWN_SETSIGMASK))
   var pid: pid_t = 0
-  let failed = posix_spawnp(&pid, words[0], &actions, nil, &arguments, environ)
+  let failed = posix_spawnp(&pid, words[0], &actions, &attributes, &arguments, environ)
   try #require(failed == 0, "cannot start \(words[0]): \(failed)")
   return pid
 }

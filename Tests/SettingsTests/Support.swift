@@ -93,8 +93,17 @@ func run(_ words: [String], environment: [String] = ["PATH=/usr/bin:/bin"]) -> R
   var arguments = words.map { strdup($0) } + [nil]
   var variables = environment.map { strdup($0) } + [nil]
   defer { (arguments + variables).forEach { free($0) } }
+  // The worker threads of the test runner block most signals; a program must not inherit that (gdb,
+  // for one, then waits for a SIGCHLD for ever).
+  var attributes = posix_spawnattr_t()
+  posix_spawnattr_init(&attributes)
+  defer { posix_spawnattr_destroy(&attributes) }
+  var none = sigset_t()
+  sigemptyset(&none)
+  posix_spawnattr_setsigmask(&attributes, &none)
+  posix_spawnattr_setflags(&attributes, Int16(POSIX_SPAWN_SETSIGMASK))
   var pid: pid_t = 0
-  let failed = posix_spawn(&pid, words[0], &actions, nil, &arguments, &variables)
+  let failed = posix_spawn(&pid, words[0], &actions, &attributes, &arguments, &variables)
   guard failed == 0 else { return Run(status: -1, output: "", error: "spawn: \(failed)") }
   var status: Int32 = 0
   while waitpid(pid, &status, 0) < 0, errno == EINTR {}

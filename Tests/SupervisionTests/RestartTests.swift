@@ -98,7 +98,7 @@ import Testing
       let text = (try? Files.readText("/proc/\(me)/task/\(me)/children", limit: 4096)) ?? ""
       return text.split(separator: " ").count == 1 ? true : nil
     }
-    #expect(count("/proc/\(me)/fd") < 40)
+    #expect(count("/proc/\(me)/fd") < 48)
     #expect(count("/proc/\(me)/task") == 1)
     // The lock, the control socket, this life's channel and the next one's.
     #expect(count(guardian.runtime) <= 4)

@@ -64,8 +64,19 @@ enum Shell {
     for word in ["/bin/sh", "-c", command] { arguments.append(strdup(word)) }
     arguments.append(nil)
     defer { arguments.forEach { free($0) } }
+    // The worker threads of the test runner block most signals; a program must not inherit that (gdb,
+    // for one, then waits for a SIGCHLD for ever).
+    var attributes = posix_spawnattr_t()
+    posix_spawnattr_init(&attributes)
+    defer { posix_spawnattr_destroy(&attributes) }
+    var none = sigset_t()
+    sigemptyset(&none)
+    posix_spawnattr_setsigmask(&attributes, &none)
+    posix_spawnattr_setflags(&attributes, Int16(POSIX_SPAWN_SETSIGMASK))
     var pid: pid_t = 0
-    guard posix_spawn(&pid, "/bin/sh", &actions, nil, &arguments, environ) == 0 else { return -1 }
+    guard posix_spawn(&pid, "/bin/sh", &actions, &attributes, &arguments, environ) == 0 else {
+      return -1
+    }
     var status: Int32 = 0
     while waitpid(pid, &status, 0) == -1 && errno == EINTR {}
     return status

@@ -122,8 +122,17 @@ enum Minicore {
     for variable in environment + ["PATH=/usr/bin:/bin"] { variables.append(strdup(variable)) }
     variables.append(nil)
     defer { (words + variables).forEach { free($0) } }
+    // The worker threads of the test runner block most signals; a program must not inherit that (gdb,
+    // for one, then waits for a SIGCHLD for ever).
+    var attributes = posix_spawnattr_t()
+    posix_spawnattr_init(&attributes)
+    defer { posix_spawnattr_destroy(&attributes) }
+    var none = sigset_t()
+    sigemptyset(&none)
+    posix_spawnattr_setsigmask(&attributes, &none)
+    posix_spawnattr_setflags(&attributes, Int16(POSIX_SPAWN_SETSIGMASK))
     var pid: pid_t = 0
-    try #require(posix_spawn(&pid, command[0], &actions, nil, &words, &variables) == 0)
+    try #require(posix_spawn(&pid, command[0], &actions, &attributes, &words, &variables) == 0)
     return pid
   }
 }
