@@ -161,6 +161,11 @@ install: ## into $(DESTDIR)$(PREFIX): programs, unit, catalog, man pages, comple
 	generate example-toml share/doc/guardian/example.toml; \
 	echo "installed into $$to"
 
+.PHONY: conformance
+conformance: setup-test build ## what a supervisor must do: guardian and its peers, as a scoreboard
+	@$(MAKE) -f $(ROOT)/Makefile fixtures
+	@$(ROOT)/Tests/Conformance/conformance.py $(CONFORMANCE)
+
 .PHONY: format lint
 format: ## rewrite the Swift sources in the one format
 	@$(SWIFT) format --configuration $(ROOT)/.swift-format -i -r -p $(ROOT)/Sources $(ROOT)/Tests $(ROOT)/Package.swift
