@@ -270,7 +270,12 @@ package final class Supervisor {
     }
   }
 
-  func running(_ number: Life) -> RunningLife? { life?.number == number ? life : ended[number] }
+  /// Also one whose ending was announced already, while what is left of it is waited for.
+  func running(_ number: Life) -> RunningLife? {
+    if let life, life.number == number { return life }
+    if let awaitedTree, awaitedTree.number == number { return awaitedTree }
+    return ended[number]
+  }
 
   // MARK: words
 

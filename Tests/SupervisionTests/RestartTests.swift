@@ -152,6 +152,16 @@ import Testing
     #expect(!isAlive(pid))
   }
 
+  @Test func `ends descendants that ignore it, in sessions of their own too`() throws {
+    let deaf = "trap '' TERM; echo pid $$; exec sleep 1000"
+    let guardian = try Guardian(
+      ["--stop-timeout", "300ms"],
+      ["/bin/sh", "-c", "setsid sh -c \"$0\" & sh -c \"$0\" & exec sleep 1000", deaf])
+    let pids = [try guardian.programPID(1), try guardian.programPID(2)]
+    #expect(try guardian.stop() == .exited(143))
+    for pid in pids { #expect(!isAlive(pid)) }
+  }
+
   @Test(arguments: [SIGUSR1, SIGHUP, SIGQUIT, 40])
   func `is not what another signal asks for: it is passed on`(signal: Int32) throws {
     let guardian = try Guardian(["--restart", "no"], [probe, "wait"])
