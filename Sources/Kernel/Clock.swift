@@ -15,3 +15,13 @@ package enum Clock {
   /// Since the epoch, nanoseconds: only for show.
   package static var wall: Int64 { read(CLOCK_REALTIME) }
 }
+
+extension Clock {
+  /// Lets others run for so long; a signal may cut it short.
+  package static func pause(_ length: Duration) {
+    let parts = length.components
+    var wanted = timespec(
+      tv_sec: Int(parts.seconds), tv_nsec: Int(parts.attoseconds / 1_000_000_000))
+    _ = unsafe nanosleep(&wanted, nil)
+  }
+}

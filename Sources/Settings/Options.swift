@@ -157,7 +157,7 @@ extension Option {
         process: the main process alone.
         """),
     .one(
-      "on-guardian-death", .stop, .choice, \.onGuardianDeath,
+      "on-guardian-death", status: .planned, .stop, .choice, \.onGuardianDeath,
       help: "What happens to the program when guardian itself is killed",
       details: """
         The kernel forgets this for a program that changes its user by a set-user-ID or \

@@ -57,6 +57,9 @@ extension Supervisor {
       watch(life)
       say("\(configuration.name) (life \(number.rawValue), pid \(child.pid)) started", .verbose)
       feed(.spawned(number))
+      // The new life was woken on this processor and cannot run before guardian lets go of it;
+      // what is left to do about the old one (its report) takes longer than a start.
+      if number.rawValue > 1 { Clock.pause(.milliseconds(2)) }
     } catch {
       spawnFailedWords[number] = error.words(launch)
       terminal?.takeBack()
