@@ -64,7 +64,7 @@ static long sys_rt_sigaction(int signal, const struct kernel_sigaction *new,
 }
 
 struct guardian_signal_state guardian_signal_state_save(void) {
-  struct guardian_signal_state state = {0, 0};
+  struct guardian_signal_state state = {0, 0, 0};
   for (int signal = 1; signal <= SIGNAL_COUNT; signal++) {
     struct kernel_sigaction action = {0};
     if (sys_rt_sigaction(signal, NULL, &action) == 0 && action.handler == (void *)SIG_IGN)
@@ -72,6 +72,11 @@ struct guardian_signal_state guardian_signal_state_save(void) {
   }
   sys_rt_sigprocmask(SIG_BLOCK, NULL, &state.blocked);
   return state;
+}
+
+void guardian_signal_state_settle(struct guardian_signal_state *state) {
+  struct guardian_signal_state now = guardian_signal_state_save();
+  state->settled = ~(now.ignored ^ state->ignored);
 }
 
 static int fail(struct child *child, int step) {
@@ -173,8 +178,10 @@ static int run_child(void *argument) {
       fail(child, GUARDIAN_SPAWN_TERMINAL);
   }
 
-  /* Dispositions are the child's own copy (no CLONE_SIGHAND). */
+  /* Dispositions are the child's own copy (no CLONE_SIGHAND). Handlers end with the exec. */
   for (int signal = 1; signal <= SIGNAL_COUNT; signal++) {
+    if (plan->signals.settled >> (signal - 1) & 1)
+      continue;
     bool ignored = plan->signals.ignored >> (signal - 1) & 1;
     struct kernel_sigaction action = {0};
     action.handler = ignored ? (void *)SIG_IGN : (void *)SIG_DFL;

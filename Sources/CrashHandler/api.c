@@ -168,9 +168,11 @@ GUARDIAN_EXPORT void guardian_breadcrumbf(enum guardian_level level, const char 
 /* ---- annotations ---- */
 
 enum {
-  /* An annotation is written in well under a microsecond: who waits longer waits
-   * for a writer that was killed. */
-  ANNOTATION_PATIENCE = 20000,
+  /* An annotation is written in well under a microsecond. Who waits longer waits for a
+   * writer that is not running: one that was put aside comes back within these
+   * milliseconds, one that was killed does not. */
+  ANNOTATION_SPINS = 2000,
+  ANNOTATION_PAUSES = 100,
 };
 
 static inline void relax(void) {
@@ -195,10 +197,15 @@ GUARDIAN_EXPORT bool guardian_annotate_bytes(const char *key, size_t key_length,
   for (size_t i = 0; i < key_length; i++) start = start * 33 + (unsigned char)key[i];
   for (uint32_t i = 0; i < GUARDIAN_RING_ANNOTATION_COUNT; i++) {
     struct guardian_annotation *place = &all[(start + i) % GUARDIAN_RING_ANNOTATION_COUNT];
-    for (int patience = ANNOTATION_PATIENCE; patience > 0; patience--) {
+    for (int turn = 0; turn < ANNOTATION_SPINS + ANNOTATION_PAUSES; turn++) {
       uint64_t before = __atomic_load_n(&place->sequence, __ATOMIC_ACQUIRE);
       if (before & 1) {
-        relax();
+        if (turn < ANNOTATION_SPINS) {
+          relax();
+        } else {
+          struct timespec pause = {0, 1000000};
+          guardian_call2(SYS_nanosleep, &pause, NULL);
+        }
         continue;
       }
       bool same = before != 0 && place->key_length == key_length &&

@@ -46,9 +46,9 @@ static struct guardian_ring_header *map_ring(const char *folder) {
   void *map = NULL;
   if (guardian_call2(SYS_fstat, fd, &status) == 0 && S_ISREG(status.st_mode) &&
       status.st_size == GUARDIAN_RING_SIZE) {
-    /* Populated now: the handler must not be the first to find the disk full. */
-    long answer = guardian_call6(SYS_mmap, 0, GUARDIAN_RING_SIZE, PROT_READ | PROT_WRITE,
-                                 MAP_SHARED | MAP_POPULATE, fd, 0);
+    /* Its pages are there: guardian took them when it made the file. */
+    long answer =
+        guardian_call6(SYS_mmap, 0, GUARDIAN_RING_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (answer > 0 || answer < -4095) map = (void *)answer;
   }
   guardian_call1(SYS_close, fd);

@@ -128,6 +128,13 @@ extension FileDescriptor {
     _ = try retrying("set the size of a file") { ftruncate(raw, off_t(size)) }
   }
 
+  /// Makes the file at least this long, with its space taken.
+  package func allocate(_ size: Int64) throws(SystemError) {
+    var outcome: Int32
+    repeat { outcome = posix_fallocate(raw, 0, off_t(size)) } while outcome == EINTR
+    if outcome != 0 { throw SystemError("take \(size) bytes of space", errno: outcome) }
+  }
+
   /// Exactly these permissions, whatever the umask is.
   package func setPermissions(_ mode: UInt32) throws(SystemError) {
     let raw = raw

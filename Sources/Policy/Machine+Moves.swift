@@ -250,7 +250,7 @@ extension ServiceMachine {
   mutating func proceed(_ next: Clearing.Next, owed: [Effect], at now: Now) -> [Effect] {
     switch next {
     case .start(let time):
-      if now.monotonic >= time { return spawnNext(at: now) + owed }
+      if now.monotonic >= time { return owed + spawnNext(at: now) }
       state = .waiting(Waiting(until: time))
       return owed
     case .stay: return owed + rest()

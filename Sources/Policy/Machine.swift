@@ -70,7 +70,8 @@ package struct ServiceMachine: Hashable, Sendable {
     case awaitTree(Life)
     /// Not even KILL ended it in time: name what is left and forget it.
     case abandon(Life)
-    /// Write the report of this ending.
+    /// This ending has a report. Where a spawn follows, the next life is told its id, and the
+    /// writing waits until that life runs; so does what is announced.
     case report(Life, Ending, Verdict)
     /// Tell systemd, journal and status what was decided.
     case announce(Life, Ending, Verdict)

@@ -42,9 +42,13 @@ package struct ReportID: Hashable, Comparable, Sendable, CustomStringConvertible
   /// descriptor and so works when all are used up.
   package static func make(at time: WallTime) -> ReportID {
     var generator = SystemRandomNumberGenerator()
+    // One system call for each number drawn.
+    let (high, low) = (generator.next(), generator.next())
     return ReportID(
       milliseconds: time.milliseconds,
-      random: (0..<10).map { _ in UInt8.random(in: .min ... .max, using: &generator) })
+      random: (0..<10).map {
+        UInt8(truncatingIfNeeded: $0 < 8 ? high >> (8 * $0) : low >> (8 * ($0 - 8)))
+      })
   }
 
   /// Milliseconds since 1970 that the name carries.

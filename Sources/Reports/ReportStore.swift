@@ -124,7 +124,7 @@ package struct ReportStore<Calls: StoreCalls> {
       // The newest report is worth more than old ones.
       var fewer = limits
       fewer.bytes /= 2
-      retain(&index, newest: id, limits: fewer)
+      retain(&index, limits: fewer)
       try folder.write(&report, sync: true)
     }
     for file in try calls.list(folder.path) where file.hasSuffix(".tmp") {
@@ -137,7 +137,7 @@ package struct ReportStore<Calls: StoreCalls> {
     try calls.sync(path(.partial))
 
     // From here on the report is safe: what fails now is put right by the next finisher.
-    retain(&index, newest: id, limits: limits)
+    retain(&index, limits: limits)
     try? save(index)
     return report
   }
@@ -192,7 +192,7 @@ package struct ReportStore<Calls: StoreCalls> {
 
   /// Deletes until the limits hold: first what is neither the first nor the last of its kind,
   /// oldest first, then the rest, oldest first; never the newest. What is deleted stays counted.
-  private func retain(_ index: inout GroupIndex, newest: ReportID, limits: StoreLimits) {
+  private func retain(_ index: inout GroupIndex, limits: StoreLimits) {
     var stored: [(id: ReportID, folder: StoreFolder, bytes: UInt64)] = []
     for folder in StoreFolder.final {
       for name in (try? calls.list(path(folder))) ?? [] {
@@ -207,6 +207,8 @@ package struct ReportStore<Calls: StoreCalls> {
     let share = free == .max ? .max : (free + bytes) / ReportLimits.storedShareOfFreeDisk
     let bytesMaximum = min(limits.bytes, share)
     let protected = index.protected
+    // By its id, not by who is finished last: several finishers may be at work.
+    let newest = stored.map(\.id).max()
     let order = stored.filter { $0.id != newest }.sorted { a, b in
       let (first, second) = (protected.contains(a.id), protected.contains(b.id))
       return first == second ? a.id < b.id : !first

@@ -12,6 +12,8 @@ final class Channel {
   let bell: FileDescriptor
   let notify: FileDescriptor
   let output: ProgramOutput
+  /// Why its life is without a handler: there was no room for the ring.
+  let noRing: SystemError?
   private let ring: FileDescriptor
 
   /// Under `runtime`, which others may pass through but not read.
@@ -22,7 +24,8 @@ final class Channel {
     folder = runtime + "/" + Randomness.hex(bytes: 16)
     try Files.makeDirectory(folder)
     do {
-      ring = try Channel.makeRing(folder + "/ring", life: life, captureTimeout: captureTimeout)
+      ring = try FileDescriptor.open(folder + "/ring", O_RDWR | O_CREAT | O_EXCL)
+      noRing = try Channel.begin(ring, life: life, captureTimeout: captureTimeout)
       bell = try Sockets.bindDatagram(folder + "/bell", mode: 0o666)
       notify = try Sockets.bindDatagram(folder + "/notify", mode: 0o666)
       output = try ProgramOutput(folder: folder, sink: sink, loop: loop)
@@ -42,18 +45,24 @@ final class Channel {
 
   deinit { Files.removeShallow(folder) }
 
-  private static func makeRing(
-    _ path: String, life: UInt32, captureTimeout: Duration
-  ) throws(SystemError) -> FileDescriptor {
-    let ring = try FileDescriptor.open(path, O_RDWR | O_CREAT | O_EXCL)
-    try ring.truncate(to: Int64(RingLayout.size))
+  /// What is wrong if there is no room for it: then it stays empty.
+  private static func begin(
+    _ ring: borrowing FileDescriptor, life: UInt32, captureTimeout: Duration
+  ) throws(SystemError) -> SystemError? {
+    // All of it now: a program's start does not wait for it, and its handler is not the first to
+    // find the file system full.
+    do { try ring.allocate(Int64(RingLayout.size)) } catch {
+      // Better a life without a handler than none: it does not take a ring of this size.
+      try ring.truncate(to: 0)
+      return error
+    }
     let header = RingHeaderEncoder.bytes(
       life: life, guardianPID: getpid(),
       captureTimeoutMilliseconds: UInt32(clamping: captureTimeout.milliseconds),
       handlerRunsMax: Limit.handlerRuns)
     try ring.write(header, at: 0)
     try ring.setPermissions(0o666)
-    return ring
+    return nil
   }
 
   var ringNumber: Int32 { ring.raw }

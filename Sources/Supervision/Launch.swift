@@ -70,6 +70,7 @@ package struct Launch {
   var deathSignal: Int32 = 0
   package var directory: String?
   package var umask: UInt32?
+  /// nil: as guardian itself was started.
   var nice: Int32?
   var oomScoreAdjust: Int32?
   package var limits: [Limit] = []
@@ -113,7 +114,7 @@ package struct Launch {
       flags |= GUARDIAN_SPAWN_SET_UMASK.rawValue
       unsafe plan.umask = umask
     }
-    if let nice {
+    if let nice = nice ?? (unsafe Priority.isRaised ? Priority.inherited : nil) {
       flags |= GUARDIAN_SPAWN_SET_NICE.rawValue
       unsafe plan.nice = nice
     }

@@ -59,6 +59,8 @@ final class OpenIncident {
   var process = ProcessTexts()
   var senderName: String?
   var isCapturing = false
+  /// Its folder is still to be made.
+  var needsFolder = false
   var summary: CaptureSummary?
   var replaced: [(descriptor: SharedDescriptor, path: String)] = []
   var defects: [String] = []

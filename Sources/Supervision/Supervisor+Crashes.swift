@@ -112,7 +112,7 @@ extension Supervisor {
   /// Raised before its first instruction: beside 31 busy threads on two processors a helper that
   /// raises itself waits half a second for its first turn.
   private func startRaised(_ launch: Launch) throws(LaunchFailure) -> Child {
-    let lowest = geteuid() == 0 ? -20 : linux_lowest_nice()
+    let lowest = Priority.lowest
     guard lowest < 0 else { return try launch.start() }
     var raised = launch
     raised.nice = lowest

@@ -53,19 +53,21 @@ extension Supervisor {
       let life = RunningLife(
         number, child: child, channel: channel, handler: handler, environment: environment)
       self.life = life
-      channel.output.begin()
-      watch(life)
-      say("\(configuration.name) (life \(number.rawValue), pid \(child.pid)) started", .verbose)
+      if number.rawValue > 1 { breathe() }
+      later { [unowned self] in
+        channel.output.begin()
+        watch(life)
+        if let error = channel.noRing {
+          sayOnce("ring", "\(error): the program runs without the crash handler")
+        }
+        say("\(configuration.name) (life \(number.rawValue), pid \(child.pid)) started", .verbose)
+      }
       feed(.spawned(number))
-      // The new life was woken on this processor and cannot run before guardian lets go of it;
-      // what is left to do about the old one (its report) takes longer than a start.
-      if number.rawValue > 1 { Clock.pause(.milliseconds(2)) }
     } catch {
       spawnFailedWords[number] = error.words(launch)
       terminal?.takeBack()
       feed(.spawnFailed(number, errno: error.errno))
     }
-    prepareLater()
   }
 
   private func watch(_ life: RunningLife) {
@@ -189,8 +191,10 @@ extension Supervisor {
     // Whatever the machine wanted of the group had to come before this.
     take(life)
     if self.life === life { self.life = nil }
-    keepReading(life.channel.output)
-    lastTail = life.channel.output.tail
+    later { [unowned self] in
+      keepReading(life.channel.output)
+      lastTail = life.channel.output.tail
+    }
     settle()
   }
 

@@ -10,8 +10,8 @@ import Ring
 import Settings
 
 extension Supervisor {
-  /// The report of a life's ending. Written now, or when its capture is over; nil: it cannot be.
-  func report(_ number: Life, _ ending: Ending, _ verdict: Verdict) -> ReportID? {
+  /// The report of a life's ending, which has its id at once: the next life is told it.
+  func report(_ number: Life, _ ending: Ending, _ verdict: Verdict) -> OpenIncident {
     let record = running(number)
     let incident: OpenIncident
     if let announced = record?.incident, explains(announced, record, ending) {
@@ -21,16 +21,22 @@ extension Supervisor {
       incident = OpenIncident(
         ReportID.make(at: .now()), life: record, number: number, role: .main,
         pid: record?.pid ?? 0, slot: nil)
-      openFolder(incident)
+      incident.needsFolder = true
     }
     record?.incident = nil
-    record?.channel.output.drain()
     incident.ending = (ending, verdict, .now())
     if let words = spawnFailedWords[number] { incident.defects.append(words) }
     crashedLastRun = true
-    if incident.folder != nil { lastReport = incident.id }
+    if incident.folder != nil || incident.needsFolder { lastReport = incident.id }
+    return incident
+  }
+
+  /// Makes good what `report` promised; it is written now, or when its capture is over.
+  func begin(_ incident: OpenIncident) {
+    if incident.needsFolder { openFolder(incident) }
+    incident.needsFolder = false
+    incident.life?.channel.output.drain()
     if !incident.isCapturing { write(incident) }
-    return incident.folder == nil ? nil : incident.id
   }
 
   /// Whether what was announced is what it died of: a program may live through a fault.

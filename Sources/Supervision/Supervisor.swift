@@ -1,7 +1,7 @@
 // The supervisor: performs what the policy's machine decides, and decides nothing. One thread;
 // every event comes through the loop, becomes an input of the machine, and its effects are
-// performed in their order. A restart is among the first of them and waits for nothing it can
-// avoid: reports, state and messages come after it.
+// performed in their order. A restart waits for nothing it can avoid: reports, state and messages
+// are put by until the new life has begun.
 import CLinux
 import CSpawn
 import CSystemd
@@ -21,7 +21,7 @@ package final class Supervisor {
   let toolbox: Toolbox
   let manager = ServiceManager()
   let journal = Journal()
-  let inherited: guardian_signal_state
+  private(set) var inherited: guardian_signal_state
   /// guardian's own, for reading the options again.
   private let arguments: [[UInt8]]
   private let environment: [[UInt8]]
@@ -61,6 +61,14 @@ package final class Supervisor {
   private var inputs: [ServiceMachine.Input] = []
   private var isFeeding = false
   private var announcements: [Announcement] = []
+  /// Reports that are promised and not begun.
+  private var owedReports: [OpenIncident] = []
+  /// The new life was woken on this processor and cannot run before guardian lets go of it: what is
+  /// owed of the old one takes longer than a start, and waits this long.
+  private static let breath = Duration.milliseconds(2)
+  private var breathTimer: EventLoop.Timer?
+  private var isBreathing = false
+  private var postponed: [() -> Void] = []
   private var stateIsDirty = false
   private var stateWarned = false
   private var toldReady = false
@@ -92,6 +100,7 @@ package final class Supervisor {
     self.environment = environment
     guardian_close_on_exec_from(3)
     SignalPlan.blockAll()
+    Priority.raise()
     do {
       loop = try EventLoop()
     } catch { throw .system(error) }
@@ -163,6 +172,10 @@ package final class Supervisor {
       armed = nil
       feed(.deadline)
     }
+    breathTimer = try loop.timer(CLOCK_MONOTONIC) { [unowned self] in
+      isBreathing = false
+      settle()
+    }
     treeTimer = try loop.timer(CLOCK_MONOTONIC) { [unowned self] in
       checkTree()
       settle()
@@ -206,6 +219,7 @@ package final class Supervisor {
   func feed(_ input: ServiceMachine.Input) {
     inputs.append(input)
     if isFeeding { return }
+    endBreath()
     isFeeding = true
     while !inputs.isEmpty {
       let next = inputs.removeFirst()
@@ -226,30 +240,58 @@ package final class Supervisor {
     case .awaitTree(let number): awaitTree(number)
     case .abandon(let number): abandon(number)
     case .report(let number, let ending, let verdict):
-      let id = report(number, ending, verdict)
+      let incident = report(number, ending, verdict)
       if let index = announcements.lastIndex(where: { $0.life == number }) {
-        announcements[index].report = id
+        announcements[index].report = incident.id
       }
+      owedReports.append(incident)
     case .announce(let number, let ending, let verdict):
-      // Its last words come before ours.
-      running(number)?.channel.output.drain()
       announcements.append(Announcement(life: number, ending: ending, verdict: verdict))
-    case .runGiveUp(let giveUp): runGiveUp(giveUp)
+    case .runGiveUp(let giveUp):
+      pay()
+      runGiveUp(giveUp)
     case .persist: stateIsDirty = true
     case .awaitReporters: awaitsReporters = true
-    case .endReporters: endReporters()
+    case .endReporters:
+      pay()
+      endReporters()
     case .leave(let how):
+      pay()
       leave = how
       persist()
       loop.leave()
     }
   }
 
+  /// Now, or when the new life has begun.
+  func later(_ work: @escaping () -> Void) {
+    if isBreathing { postponed.append(work) } else { work() }
+  }
+
+  /// For a restart: what is owed is put by for a moment.
+  func breathe() {
+    isBreathing = true
+    breathTimer?.set(after: Self.breath)
+  }
+
+  private func endBreath() {
+    if !isBreathing { return }
+    isBreathing = false
+    breathTimer?.disarm()
+    settle()
+  }
+
   /// What is due after every event: said, written and armed once, however many effects there were.
   func settle() {
     if isFeeding { return }
-    flushAnnouncements()
+    if isBreathing {
+      armDeadline()
+      return
+    }
+    while !postponed.isEmpty { postponed.removeFirst()() }
+    pay()
     if stateIsDirty { persist() }
+    if machine.isRunning { prepareLater() }
     startReporters()
     if awaitsReporters && isQuiet {
       awaitsReporters = false
@@ -264,10 +306,13 @@ package final class Supervisor {
         metricsFile.changed()
       }
     }
-    if machine.deadline != armed {
-      armed = machine.deadline
-      if let armed { deadlineTimer?.set(at: armed) } else { deadlineTimer?.disarm() }
-    }
+    armDeadline()
+  }
+
+  private func armDeadline() {
+    if machine.deadline == armed { return }
+    armed = machine.deadline
+    if let armed { deadlineTimer?.set(at: armed) } else { deadlineTimer?.disarm() }
   }
 
   /// Also one whose ending was announced already, while what is left of it is waited for.
@@ -283,7 +328,17 @@ package final class Supervisor {
     if level <= configuration.verbosity { sink.write("guardian: " + text + "\n") }
   }
 
-  private func flushAnnouncements() {
+  /// The reports and messages that are owed, the reports first: a message names its report.
+  private func pay() {
+    while !owedReports.isEmpty {
+      let incident = owedReports.removeFirst()
+      begin(incident)
+      if incident.folder == nil,
+        let index = announcements.lastIndex(where: { $0.report == incident.id })
+      {
+        announcements[index].report = nil
+      }
+    }
     while !announcements.isEmpty {
       let announcement = announcements.removeFirst()
       announce(announcement)
@@ -294,6 +349,8 @@ package final class Supervisor {
   private func announce(_ announcement: Announcement) {
     let number = announcement.life
     let record = running(number)
+    // Its last words come before ours.
+    record?.channel.output.drain()
     let verdict = announcement.verdict
     let words = Words.ending(
       name: configuration.name, announcement.ending, life: number, pid: record?.pid,
@@ -387,11 +444,12 @@ package final class Supervisor {
   /// Made while nothing else is to be done, so that a restart finds it ready.
   private func prepare() {
     let next = machine.history.lastLife.next
-    if prepared?.life == next.rawValue || machine.isLeaving { return }
+    if prepared?.life == next.rawValue || machine.isLeaving || isBreathing { return }
     prepared = nil
     prepared = try? makeChannel(next)
     if !forgotStartUp {
       forgotStartUp = true
+      unsafe guardian_signal_state_settle(&inherited)
       guardian_forget_start_up()
     }
   }
@@ -402,7 +460,9 @@ package final class Supervisor {
       captureTimeout: configuration.captureTimeout, sink: sink, loop: loop)
   }
 
-  func prepareLater() { preparation?.isEnabled = true }
+  private func prepareLater() {
+    if prepared?.life != machine.history.lastLife.next.rawValue { preparation?.isEnabled = true }
+  }
 
   func checkTreeLater() { treeTimer?.set(after: .milliseconds(5)) }
 }
@@ -452,6 +512,14 @@ extension ServiceMachine {
       if case .asked = leaving.by { true } else { false }
     case .stopped, .left: true
     case .idle, .spawning, .starting, .running, .held, .hanging, .waiting: false
+    }
+  }
+
+  /// Whether a life has begun and not ended.
+  var isRunning: Bool {
+    switch state {
+    case .starting, .running: true
+    default: false
     }
   }
 

@@ -13,6 +13,12 @@ protocol ByteSource {
 struct FileBytes: ByteSource {
   let descriptor: Int32
 
+  /// In bytes; 0 if the file does not tell.
+  var size: UInt64 {
+    var status = stat()
+    return unsafe fstat(descriptor, &status) == 0 ? UInt64(max(status.st_size, 0)) : 0
+  }
+
   func bytes(_ start: UInt64, _ count: Int) -> [UInt8]? {
     let found = some(start, count)
     return found.count == count ? found : nil
@@ -168,6 +174,12 @@ final class CoreFile: ByteSource {
             start: start, end: end, stored: min(stored, end - start), offset: offset,
             executable: table.number(entry + 4, 4)! & 1 != 0))
       }
+    }
+    let size = file.size
+    let incomplete = loads.count { $0.stored > size || $0.offset > size - $0.stored }
+    if incomplete > 0 {
+      found.append(
+        "the core is cut off: \(incomplete) of its \(loads.count) segments are incomplete")
     }
     loads.sort { $0.start < $1.start }
     var last: UInt64 = 0

@@ -237,12 +237,12 @@ import Testing
     #expect(driver.clock == announced + .seconds(2))
   }
 
-  @Test func `is answered by a new life before anything is written about it`() {
+  @Test func `is answered by a new life at once, which is told of it`() {
     var driver = Driver()
     driver.comeUp()
     let life = driver.life
     #expect(words(driver.feed(.ended(life, segv, signature: nil))) == "kill awaitTree")
-    #expect(words(driver.feed(.treeGone(life))) == "spawn persist announce persist report")
+    #expect(words(driver.feed(.treeGone(life))) == "announce persist report spawn persist")
   }
 
   @Test func `that detached is told apart, and stops with 78`() {

@@ -98,7 +98,7 @@ private struct Row: CustomTestStringConvertible {
 }
 
 private let up: [Event] = [.begin, .spawned, .ready]
-private let respawn = "spawn persist announce persist report"
+private let respawn = "announce persist report spawn persist"
 private let away = "leaving | persist awaitReporters"
 
 private let rows: [Row] = [
@@ -141,7 +141,7 @@ private let rows: [Row] = [
     "cancelling(again)", [.begin, .stop, .restart],
     [
       .spawned: "stopping(again) | signalStop",
-      .spawnFailed: "spawning | spawn persist announce persist",
+      .spawnFailed: "spawning | announce persist spawn persist",
       .crashAnnounced: "stopping(again) | signalStop",
       .ended: "clearing(start) | signalStop awaitTree announce persist report",
       .terminate: "cancelling(leave) | ", .stop: "cancelling(stay) | ",

@@ -32,6 +32,7 @@ enum guardian_spawn_step {
 struct guardian_signal_state {
   uint64_t ignored;
   uint64_t blocked;
+  uint64_t settled; /* an exec now gives the program what it is to have: nothing to set. 0 is right */
 };
 
 struct guardian_spawn_descriptor {
@@ -98,6 +99,9 @@ struct guardian_spawn_result {
 
 /* Call it first thing in main: what nobody has changed yet. */
 struct guardian_signal_state guardian_signal_state_save(void);
+
+/* Finds out which signals are settled, once guardian has changed what it changes. */
+void guardian_signal_state_settle(struct guardian_signal_state *state);
 
 /* Returns when the program runs (exec is done) or a step failed. All signals are blocked
  * meanwhile, so none is lost between clone and exec. Call it from the thread that lives longest:
