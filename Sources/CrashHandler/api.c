@@ -115,6 +115,7 @@ GUARDIAN_EXPORT void guardian_breadcrumb_bytes(enum guardian_level level, const 
     if (before >= writing) return;
   } while (!__atomic_compare_exchange_n(&crumb->sequence, &before, writing, false,
                                         __ATOMIC_ACQUIRE, __ATOMIC_RELAXED));
+  __atomic_store_n(&crumb->end, 0, __ATOMIC_RELAXED);
   __atomic_thread_fence(__ATOMIC_RELEASE);
   struct identity who = identity();
   crumb->realtime_ns = realtime_ns();
@@ -127,6 +128,7 @@ GUARDIAN_EXPORT void guardian_breadcrumb_bytes(enum guardian_level level, const 
   crumb->message_length = (uint16_t)message_length;
   memcpy(crumb->category, category, category_length);
   memcpy(crumb->message, message, message_length);
+  __atomic_store_n(&crumb->end, writing + 1, __ATOMIC_RELEASE);
   uint64_t now = writing;
   if (__builtin_expect(!__atomic_compare_exchange_n(&crumb->sequence, &now, writing + 1, false,
                                                     __ATOMIC_RELEASE, __ATOMIC_RELAXED),

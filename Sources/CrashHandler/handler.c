@@ -207,39 +207,51 @@ static void write_record(struct guardian_crash_record *record, int n, const sigi
 
 _Static_assert(sizeof(siginfo_t) == GUARDIAN_RING_SIGINFO_SIZE, "siginfo");
 
-/* A slot of the ring, or -1. The first crashes of a life take one each; later
- * ones (a server's workers may crash many times in one life) take over the oldest
- * whole one that was released so long ago that it has been read. */
-static int claim_slot(struct guardian_ring_header *ring) {
-  uint32_t next = __atomic_fetch_add(&ring->slot_next, 1, __ATOMIC_RELAXED);
-  if (next < GUARDIAN_RING_SLOT_COUNT) {
-    guardian_slot(ring, next)->state = GUARDIAN_SLOT_WRITING;
-    return (int)next;
-  }
-  uint64_t now = clock_ns(CLOCK_MONOTONIC);
-  uint64_t settled = (uint64_t)ring->capture_timeout_ms * 1000000u;
-  int oldest = -1;
-  for (int i = 0; i < GUARDIAN_RING_SLOT_COUNT; i++) {
-    struct guardian_crash_record *record = guardian_slot(ring, (uint32_t)i);
-    if (__atomic_load_n(&record->state, __ATOMIC_ACQUIRE) != GUARDIAN_SLOT_COMPLETE) continue;
-    if (__atomic_load_n(&record->release, __ATOMIC_RELAXED) == 0) continue;
-    if (now - record->monotonic_ns < settled) continue;
-    if (oldest < 0 ||
-        record->monotonic_ns < guardian_slot(ring, (uint32_t)oldest)->monotonic_ns)
-      oldest = i;
-  }
-  if (oldest < 0) return -1;
-  struct guardian_crash_record *record = guardian_slot(ring, (uint32_t)oldest);
-  uint32_t whole = GUARDIAN_SLOT_COMPLETE;
-  if (!__atomic_compare_exchange_n(&record->state, &whole, GUARDIAN_SLOT_WRITING, false,
+static void rest(void) {
+  struct timespec timeout = {0, WAIT_SLICE_NS};
+  if (guardian_call2(SYS_nanosleep, &timeout, 0) != 0) guardian_call0(SYS_sched_yield);
+}
+
+/* From this state into our hands, emptied. */
+static bool take_slot(struct guardian_crash_record *record, uint32_t state) {
+  if (!__atomic_compare_exchange_n(&record->state, &state, GUARDIAN_SLOT_WRITING, false,
                                    __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
-    return -1;
+    return false;
   record->parts = 0;
   record->release = 0;
   memset((char *)record + offsetof(struct guardian_crash_record, architecture), 0,
          offsetof(struct guardian_crash_record, stack) -
              offsetof(struct guardian_crash_record, architecture));
-  return oldest;
+  return true;
+}
+
+/* A slot of the ring, or -1. Guardian gives one back when the process is dead and its report
+ * written: a server's workers may crash many times in one life, and all at once, and then wait
+ * for each other. Where nobody gives one back, the oldest whole one is taken that was released so
+ * long ago that it has been read. */
+static int claim_slot(struct guardian_ring_header *ring, uint64_t deadline) {
+  __atomic_fetch_add(&ring->slot_next, 1, __ATOMIC_RELAXED);
+  uint64_t settled = (uint64_t)ring->capture_timeout_ms * 1000000u;
+  for (;;) {
+    for (int i = 0; i < GUARDIAN_RING_SLOT_COUNT; i++)
+      if (take_slot(guardian_slot(ring, (uint32_t)i), GUARDIAN_SLOT_FREE)) return i;
+    uint64_t now = clock_ns(CLOCK_MONOTONIC);
+    int oldest = -1;
+    for (int i = 0; i < GUARDIAN_RING_SLOT_COUNT; i++) {
+      struct guardian_crash_record *record = guardian_slot(ring, (uint32_t)i);
+      if (__atomic_load_n(&record->state, __ATOMIC_ACQUIRE) != GUARDIAN_SLOT_COMPLETE) continue;
+      if (__atomic_load_n(&record->release, __ATOMIC_RELAXED) == 0) continue;
+      if (now - record->monotonic_ns < settled) continue;
+      if (oldest < 0 ||
+          record->monotonic_ns < guardian_slot(ring, (uint32_t)oldest)->monotonic_ns)
+        oldest = i;
+    }
+    if (oldest >= 0 &&
+        take_slot(guardian_slot(ring, (uint32_t)oldest), GUARDIAN_SLOT_COMPLETE))
+      return oldest;
+    if (now >= deadline) return -1;
+    rest();
+  }
 }
 
 /* ---- the bell ---- */
@@ -272,8 +284,7 @@ static void slice(uint32_t *word) {
   struct timespec timeout = {0, WAIT_SLICE_NS};
   long result = guardian_call6(SYS_futex, word, FUTEX_WAIT, 0, &timeout, 0, 0);
   if (result == 0 || result == -EAGAIN || result == -ETIMEDOUT || result == -EINTR) return;
-  /* Refused by a sandbox. */
-  if (guardian_call2(SYS_nanosleep, &timeout, 0) != 0) guardian_call0(SYS_sched_yield);
+  rest(); /* refused by a sandbox */
 }
 
 /* False: there is no guardian to wait for. */
@@ -315,14 +326,14 @@ static void report(int n, const siginfo_t *info, const ucontext_t *context, int3
   struct guardian_ring_header *ring = guardian_state.ring;
   if (__atomic_fetch_add(&ring->handler_runs, 1, __ATOMIC_RELAXED) >= ring->handler_runs_max)
     return;
-  int slot = claim_slot(ring);
+  uint64_t deadline = clock_ns(CLOCK_MONOTONIC) + wait_limit_ns(ring);
+  int slot = claim_slot(ring, deadline);
   if (slot < 0) return;
   struct guardian_crash_record *record = guardian_slot(ring, (uint32_t)slot);
   write_record(record, n, info, context, pid, tid);
   /* Yama's permission is given process by process and not inherited by fork(). */
   if (guardian_state.yama && !is_sandboxed() && pid != guardian_state.initial_pid)
     guardian_call3(SYS_prctl, PR_SET_PTRACER, ring->guardian_pid, 0);
-  uint64_t deadline = clock_ns(CLOCK_MONOTONIC) + wait_limit_ns(ring);
   if (!ring_bell(record, slot, deadline)) return;
   while (__atomic_load_n(&record->release, __ATOMIC_ACQUIRE) == 0 &&
          clock_ns(CLOCK_MONOTONIC) < deadline)

@@ -57,14 +57,10 @@ package enum RingDecoder {
   // MARK: crash records
 
   private static func decodeCrashes(_ bytes: Span<UInt8>, into contents: inout RingContents) {
-    let claimed = u32(bytes, RingLayout.Header.slotNext)
     for slot in 0..<RingLayout.slotCount {
       let start = RingLayout.slotsOffset + slot * RingLayout.slotSize
       if let record = crash(bytes, at: start, slot: slot, into: &contents) {
         contents.crashes.append(record)
-      } else if claimed > UInt32(slot) {
-        // Its writer was killed between the claim and the first word.
-        contents.note(.tornCrashRecord(slot: slot))
       }
     }
     contents.crashes.sort {
@@ -180,7 +176,7 @@ package enum RingDecoder {
       let sequence = u64(bytes, start + Field.sequence)
       if sequence == 0 { continue }
       // 2n+2: breadcrumb n, whole; it can only lie in its own place, and must have been begun.
-      guard sequence % 2 == 0 else {
+      guard sequence % 2 == 0, u64(bytes, start + Field.end) == sequence else {
         torn += 1
         continue
       }

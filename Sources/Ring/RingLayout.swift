@@ -3,7 +3,7 @@
 /// record, sizes in bytes. Numbers are little-endian, as both machines we run on are.
 package enum RingLayout {
   package static let magic: UInt64 = 0x3147_4e49_5244_5247
-  package static let version: UInt32 = 1
+  package static let version: UInt32 = 2
 
   package static let headerSize = 4096
   package static let slotCount = 4
@@ -134,6 +134,7 @@ package enum RingLayout {
     package static let messageLength = 26
     package static let category = 32
     package static let message = category + categorySize
+    package static let end = message + messageSize
     package static let categorySize = 24
     package static let messageSize = 192
     package static let levelMax: UInt8 = 4

@@ -59,8 +59,8 @@ final class OpenIncident {
   var process = ProcessTexts()
   var senderName: String?
   var isCapturing = false
-  /// Its folder is still to be made.
-  var needsFolder = false
+  /// Promised and not begun: whoever comes first must not write it.
+  var isOwed = false
   var summary: CaptureSummary?
   var replaced: [(descriptor: SharedDescriptor, path: String)] = []
   var defects: [String] = []

@@ -135,7 +135,7 @@ extension Supervisor {
     incident.isCapturing = false
     if let slot = incident.slot { life.channel.release(slot: slot) }
     // First the report: without it in the queue guardian might think itself free to leave.
-    if incident.ending != nil { write(incident) }
+    if incident.ending != nil, !incident.isOwed { write(incident) }
     if incident.role == .main { feed(.captureEnded(life.number)) }
     startWaitingCapture()
   }

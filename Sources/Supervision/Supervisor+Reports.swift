@@ -21,20 +21,21 @@ extension Supervisor {
       incident = OpenIncident(
         ReportID.make(at: .now()), life: record, number: number, role: .main,
         pid: record?.pid ?? 0, slot: nil)
-      incident.needsFolder = true
     }
     record?.incident = nil
+    incident.isOwed = true
     incident.ending = (ending, verdict, .now())
     if let words = spawnFailedWords[number] { incident.defects.append(words) }
     crashedLastRun = true
-    if incident.folder != nil || incident.needsFolder { lastReport = incident.id }
+    lastReport = incident.id
     return incident
   }
 
   /// Makes good what `report` promised; it is written now, or when its capture is over.
   func begin(_ incident: OpenIncident) {
-    if incident.needsFolder { openFolder(incident) }
-    incident.needsFolder = false
+    incident.isOwed = false
+    // An announced crash has one, or could not have one.
+    if incident.slot == nil && incident.folder == nil { openFolder(incident) }
     incident.life?.channel.output.drain()
     if !incident.isCapturing { write(incident) }
   }
@@ -60,6 +61,13 @@ extension Supervisor {
     }
     if let folder = incident.folder { Files.removeShallow(folder.path) }
     incident.folder = nil
+    freeSlot(of: incident)
+  }
+
+  /// Of a descendant that is dead; a program's own slot goes with its life.
+  private func freeSlot(of incident: OpenIncident) {
+    guard incident.role == .descendant, let slot = incident.slot else { return }
+    incident.life?.channel.free(slot: slot)
   }
 
   /// The plain report: all that is known without unwinding. What remains if everything after it
@@ -123,6 +131,7 @@ extension Supervisor {
     } catch {
       sayOnce("report", "\(error): reports are lost, supervision goes on")
     }
+    freeSlot(of: incident)
     if reportsWaiting.count < Limit.reportersWaiting {
       reportsWaiting.append(incident)
     } else {

@@ -402,7 +402,8 @@ package final class Supervisor {
       manager.ready(status: status)
     } else if status != lastStatus {
       lastStatus = status
-      if machine.isAskedToStop { manager.stopping(status: status) } else { manager.status(status) }
+      // STOPPING=1 cannot be taken back: it is said of guardian's own end only.
+      if machine.isLeaving { manager.stopping(status: status) } else { manager.status(status) }
     }
   }
 
@@ -523,12 +524,20 @@ extension ServiceMachine {
     }
   }
 
+  /// Whether guardian ends with this life, or without one.
   var isLeaving: Bool {
     switch state {
     case .leaving, .left: true
     case .clearing(let clearing):
       if case .leave = clearing.next { true } else { false }
-    default: false
+    case .cancelling(let cancelling): cancelling.request == .leave
+    case .stopping(_, let stopping): stopping.request == .leave
+    case .killing(let killing):
+      switch killing.why {
+      case .request(let request, _), .hangThenRequest(_, let request): request == .leave
+      case .hang: false
+      }
+    case .idle, .spawning, .starting, .running, .held, .hanging, .waiting, .stopped: false
     }
   }
 }

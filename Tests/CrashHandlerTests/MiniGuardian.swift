@@ -233,7 +233,7 @@ struct MiniGuardian {
       withUnsafeBytes(of: value) { header.append(contentsOf: $0) }
     }
     header.append(contentsOf: Array("GRDRING1".utf8))
-    add(UInt32(1))
+    add(UInt32(2))
     add(UInt32(RingBytes.size))
     add(UInt32(1))
     add(getpid())
@@ -246,7 +246,7 @@ struct MiniGuardian {
   private func receive(_ bell: Int32, _ folder: String) -> Bell? {
     guard let message = receiveDatagram(bell), message.bytes.count == 24 else { return nil }
     let ring = RingBytes(bytes: message.bytes)
-    guard ring.number(0, UInt32.self) == 0x4c4c_4542, ring.number(4, UInt32.self) == 1 else {
+    guard ring.number(0, UInt32.self) == 0x4c4c_4542, ring.number(4, UInt32.self) == 2 else {
       return nil
     }
     return Bell(

@@ -46,16 +46,18 @@ final class Supervised {
   /// Everything that guardian and the program wrote.
   var log: String { text(folder.path + "/log") }
 
-  /// Starts guardian. `options` go before the command.
-  init(name: String, options: [String] = [], command: [String], environment: [String: String] = [:])
-    throws
-  {
+  /// Starts guardian, by `launcher` if there is one. `options` go before the command.
+  init(
+    name: String, launcher: [String] = [], options: [String] = [], command: [String],
+    environment: [String: String] = [:]
+  ) throws {
     folder = try Folder()
     self.name = name
     let log = try folder.write("log", "")
-    process.executableURL = URL(fileURLWithPath: Place.release + "/guardian")
+    let start = launcher + [Place.release + "/guardian"]
+    process.executableURL = URL(fileURLWithPath: start[0])
     process.arguments =
-      [
+      start.dropFirst() + [
         "--name", name, "--state-directory", folder.path + "/state",
         "--runtime-directory", folder.path + "/run",
       ] + options + ["--"] + command

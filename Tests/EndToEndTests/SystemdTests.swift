@@ -100,7 +100,7 @@ struct SystemdTests {
     #expect(report.ending.signal?.name == "SIGSEGV")
     #expect(report.program.name == "live")
     let crashed = try #require(report.threads.first { $0.crashed })
-    #expect(crashed.frames.first?.function == "lose_the_order")
+    #expect(crashed.frames.first?.function == "lose_the_order", "\(report.capture)")
     #expect(report.policy?.failures == 1)
   }
 

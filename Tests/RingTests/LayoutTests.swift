@@ -126,6 +126,7 @@ import Testing
     #expect(RingLayout.Crumb.messageLength == MemoryLayout<Crumb>.offset(of: \.message_length))
     #expect(RingLayout.Crumb.category == MemoryLayout<Crumb>.offset(of: \.category))
     #expect(RingLayout.Crumb.message == MemoryLayout<Crumb>.offset(of: \.message))
+    #expect(RingLayout.Crumb.end == MemoryLayout<Crumb>.offset(of: \.end))
     #expect(RingLayout.Crumb.categorySize == GUARDIAN_RING_CRUMB_CATEGORY_SIZE)
     #expect(RingLayout.Crumb.messageSize == GUARDIAN_RING_CRUMB_MESSAGE_SIZE)
 

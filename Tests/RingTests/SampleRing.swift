@@ -82,10 +82,16 @@ struct SampleRing {
   }
 
   /// Breadcrumb `n`, whole.
+  mutating func number(crumb n: Int, _ sequence: UInt64) {
+    put(sequence, at: Self.crumb(n) + RingLayout.Crumb.sequence)
+    put(sequence, at: Self.crumb(n) + RingLayout.Crumb.end)
+  }
+
   mutating func addCrumb(_ n: Int, _ message: String, category: String = "net") {
     typealias Field = RingLayout.Crumb
     let at = Self.crumb(n)
     put(UInt64(2 * n + 2), at: at + Field.sequence)
+    put(UInt64(2 * n + 2), at: at + Field.end)
     put(UInt64(1_000 + n), at: at + Field.realtime)
     put(Int32(100), at: at + Field.pid)
     put(Int32(101), at: at + Field.tid)

@@ -20,7 +20,7 @@ extern "C" {
 #endif
 
 #define GUARDIAN_RING_MAGIC UINT64_C(0x31474e4952445247) /* "GRDRING1" */
-#define GUARDIAN_RING_VERSION 1u
+#define GUARDIAN_RING_VERSION 2u
 
 /* The program finds its channel by this variable: a folder that holds `ring`,
  * `bell` and `notify`. */
@@ -75,7 +75,7 @@ struct guardian_ring_header {
   /* Written by the program. */
   uint32_t handler_flags;     /* enum guardian_handler_flag, or-ed in atomically */
   uint32_t handler_runs;      /* how often the handler ran, counted atomically */
-  uint32_t slot_next;         /* slots handed out so far; slot = value before the add */
+  uint32_t slot_next;         /* crashes that asked for a slot */
   uint32_t main_pid;          /* first process of the life, in its own pid namespace; 0: unknown */
   uint64_t crumb_next;        /* breadcrumbs begun so far; index = value % count */
   uint64_t heartbeat;         /* grows by one with each guardian_heartbeat() */
@@ -176,7 +176,8 @@ struct guardian_crumb {
   uint32_t reserved;
   char category[GUARDIAN_RING_CRUMB_CATEGORY_SIZE];
   char message[GUARDIAN_RING_CRUMB_MESSAGE_SIZE];
-  uint8_t padding[8];
+  uint64_t end; /* as `sequence` once it is whole, else 0: who copies the ring from its beginning
+                   to its end sees by it that a place was taken over while he copied it */
 };
 
 /* One annotation. `sequence` is odd while it is written; 0 is unused. */
