@@ -1,11 +1,16 @@
 #include "CLinux.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/time.h>
 #include <sys/un.h>
+
+#ifndef SO_PASSRIGHTS
+#define SO_PASSRIGHTS 83
+#endif
 
 struct guardian_message guardian_receive(int socket, void *buffer, size_t size) {
   struct guardian_message message = {.bytes = -1};
@@ -38,6 +43,10 @@ struct guardian_message guardian_receive(int socket, void *buffer, size_t size) 
         count = GUARDIAN_MESSAGE_DESCRIPTORS; /* cannot be: the buffer holds no more */
       memcpy(message.descriptors, CMSG_DATA(part), (size_t)count * sizeof(int));
       message.descriptor_count = count;
+      /* A socket that lingers would hold up whoever closes it last, which may be us. */
+      struct linger none = {0, 0};
+      for (int i = 0; i < count; i++)
+        setsockopt(message.descriptors[i], SOL_SOCKET, SO_LINGER, &none, sizeof none);
     }
   }
   return message;
@@ -72,19 +81,54 @@ ssize_t guardian_send(int socket, const void *bytes, size_t size, const int *des
   return sent;
 }
 
-int guardian_bind_datagram(const char *path) {
+/* Calls `use` (bind or connect) with the address of `path`. `hidden`: as a name in an opened folder,
+ * for everybody may read in /proc/net/unix what a socket was bound to. */
+static int with_address(int number, const char *path, bool hidden,
+                        int (*use)(int, const struct sockaddr *, socklen_t)) {
   struct sockaddr_un address = {.sun_family = AF_UNIX};
-  if (strlen(path) >= sizeof address.sun_path) {
+  if (!hidden && strlen(path) < sizeof address.sun_path) {
+    strcpy(address.sun_path, path);
+    return use(number, (struct sockaddr *)&address, sizeof address);
+  }
+  const char *name = strrchr(path, '/');
+  if (!name) {
     errno = ENAMETOOLONG;
     return -1;
   }
-  strcpy(address.sun_path, path);
+  char *above = strndup(path, (size_t)(name - path));
+  if (!above)
+    return -1;
+  int folder = open(above, O_PATH | O_DIRECTORY | O_CLOEXEC);
+  free(above);
+  if (folder < 0)
+    return -1;
+  int length =
+      snprintf(address.sun_path, sizeof address.sun_path, "/proc/self/fd/%d%s", folder, name);
+  int result = -1;
+  if (length < 0 || (size_t)length >= sizeof address.sun_path)
+    errno = ENAMETOOLONG;
+  else
+    result = use(number, (struct sockaddr *)&address, sizeof address);
+  int error = errno;
+  close(folder);
+  errno = error;
+  return result;
+}
+
+int guardian_bind_datagram(const char *path, bool descriptors) {
+  struct sockaddr_un address;
+  if (strlen(path) >= sizeof address.sun_path) {
+    errno = ENAMETOOLONG; /* the other side could not reach it */
+    return -1;
+  }
   int number = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (number < 0)
     return -1;
-  int yes = 1;
+  int yes = 1, no = 0;
+  if (!descriptors) /* since Linux 6.16 */
+    setsockopt(number, SOL_SOCKET, SO_PASSRIGHTS, &no, sizeof no);
   if (setsockopt(number, SOL_SOCKET, SO_PASSCRED, &yes, sizeof yes) != 0 ||
-      bind(number, (struct sockaddr *)&address, sizeof address) != 0) {
+      with_address(number, path, true, bind) != 0) {
     int error = errno;
     close(number);
     errno = error;
@@ -114,45 +158,12 @@ int guardian_packet_pair(int ends[2]) {
   return socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends);
 }
 
-/* Calls `use` (bind or connect) with the address of `path`. */
-static int with_address(int number, const char *path,
-                        int (*use)(int, const struct sockaddr *, socklen_t)) {
-  struct sockaddr_un address = {.sun_family = AF_UNIX};
-  if (strlen(path) < sizeof address.sun_path) {
-    strcpy(address.sun_path, path);
-    return use(number, (struct sockaddr *)&address, sizeof address);
-  }
-  const char *name = strrchr(path, '/');
-  if (!name) {
-    errno = ENAMETOOLONG;
-    return -1;
-  }
-  char *above = strndup(path, (size_t)(name - path));
-  if (!above)
-    return -1;
-  int folder = open(above, O_PATH | O_DIRECTORY | O_CLOEXEC);
-  free(above);
-  if (folder < 0)
-    return -1;
-  int length =
-      snprintf(address.sun_path, sizeof address.sun_path, "/proc/self/fd/%d%s", folder, name);
-  int result = -1;
-  if (length < 0 || (size_t)length >= sizeof address.sun_path)
-    errno = ENAMETOOLONG;
-  else
-    result = use(number, (struct sockaddr *)&address, sizeof address);
-  int error = errno;
-  close(folder);
-  errno = error;
-  return result;
-}
-
 int guardian_listen_packet(const char *path, int backlog) {
   int number = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (number < 0)
     return -1;
   /* Before `listen` nobody can connect, whatever the umask made of it. */
-  if (with_address(number, path, bind) != 0 || chmod(path, 0600) != 0 ||
+  if (with_address(number, path, false, bind) != 0 || chmod(path, 0600) != 0 ||
       listen(number, backlog) != 0) {
     int error = errno;
     close(number);
@@ -168,7 +179,7 @@ int guardian_connect_packet(const char *path) {
     return -1;
   struct timeval limit = {.tv_sec = 1};
   setsockopt(number, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
-  if (with_address(number, path, connect) != 0) {
+  if (with_address(number, path, false, connect) != 0) {
     int error = errno;
     close(number);
     errno = error;

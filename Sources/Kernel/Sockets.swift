@@ -19,11 +19,14 @@ package struct Datagram {
 }
 
 package enum Sockets {
-  /// The path ends up with these permissions, whatever the umask is.
-  package static func bindDatagram(_ path: String, mode: UInt32) throws(SystemError)
-    -> FileDescriptor
-  {
-    let raw = try retrying("bind the socket", path) { unsafe guardian_bind_datagram(path) }
+  /// The path ends up with these permissions, whatever the umask is. `descriptors`: whether any may
+  /// come with a message (kernels before 6.16 let them come in any case).
+  package static func bindDatagram(
+    _ path: String, mode: UInt32, descriptors: Bool = false
+  ) throws(SystemError) -> FileDescriptor {
+    let raw = try retrying("bind the socket", path) {
+      unsafe guardian_bind_datagram(path, descriptors)
+    }
     let socket = FileDescriptor(owning: raw)
     try Files.setPermissions(path, mode)
     return socket

@@ -15,6 +15,7 @@ final class Channel {
   /// Why its life is without a handler: there was no room for the ring.
   let noRing: SystemError?
   private let ring: FileDescriptor
+  private var sizeGuard: EventSource?
 
   /// Under `runtime`, which others may pass through but not read.
   init(
@@ -27,7 +28,7 @@ final class Channel {
       ring = try FileDescriptor.open(folder + "/ring", O_RDWR | O_CREAT | O_EXCL)
       noRing = try Channel.begin(ring, life: life, captureTimeout: captureTimeout)
       bell = try Sockets.bindDatagram(folder + "/bell", mode: 0o666)
-      notify = try Sockets.bindDatagram(folder + "/notify", mode: 0o666)
+      notify = try Sockets.bindDatagram(folder + "/notify", mode: 0o666, descriptors: true)
       output = try ProgramOutput(folder: folder, sink: sink, loop: loop)
       // The program may run as another user: it may enter, and must know the name.
       try Files.setPermissions(folder, 0o711)
@@ -89,6 +90,18 @@ final class Channel {
   var handlerFlags: UInt32 {
     let head = try? ring.read(count: RingLayout.Header.size, at: 0)
     return RingDecoder.header(head ?? []).handlerFlags
+  }
+
+  /// The ring's size is guardian's: whoever changes it would fill the runtime folder's file system,
+  /// or have other processes of the life die at their next breadcrumb. Nobody wakes guardian by
+  /// writing to the mapped ring.
+  func guardSize(_ loop: EventLoop) {
+    if noRing != nil { return }
+    sizeGuard = try? loop.watchFile(folder + "/ring") { [unowned self] in
+      guard let size = try? ring.status().size, size != Int64(RingLayout.size) else { return }
+      try? ring.truncate(to: Int64(RingLayout.size))
+      try? ring.allocate(Int64(RingLayout.size))
+    }
   }
 
   /// For the next crash of this life: its process is dead and what it wrote is copied.

@@ -25,6 +25,7 @@ final class RunningLife {
   var stopAsked = false
   /// Bells that were let go without a capture.
   var bellsRefused = 0
+  var bells = 0
   var ringsRefused = 0
   var statusText: String?
 

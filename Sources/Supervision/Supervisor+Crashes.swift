@@ -15,6 +15,12 @@ extension Supervisor {
     for _ in 0..<Limit.datagramsPerTurn {
       guard let datagram = Sockets.receive(life.channel.bell, limit: 64) else { return }
       guard let bell = RingBell(datagram.bytes), datagram.senderPID > 0 else { continue }
+      // The handler counts its own runs; who rings by hand is not captured for ever.
+      life.bells += 1
+      if life.bells > Int(Limit.handlerRuns) * 2 {
+        life.channel.release(slot: bell.slot)
+        continue
+      }
       rang(bell, life, sender: datagram.senderPID)
     }
   }

@@ -71,6 +71,7 @@ extension Supervisor {
   }
 
   private func watch(_ life: RunningLife) {
+    life.channel.guardSize(loop)
     life.bell = try? loop.watch(life.channel.bell.raw) { [unowned self, unowned life] _ in
       bells(of: life)
     }

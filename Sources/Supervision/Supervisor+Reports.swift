@@ -47,7 +47,7 @@ extension Supervisor {
     switch ending.status {
     case .signaled(let signal, _): return signal.rawValue == record.signal
     // PID 1 of a namespace cannot die by its own signal.
-    case .exited(let code): return code == 128 + record.signal
+    case .exited(let code): return code > 128 && record.signal == code - 128
     case .execFailed: return false
     case .unknown: return true
     }

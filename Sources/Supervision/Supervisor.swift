@@ -289,8 +289,9 @@ package final class Supervisor {
       return
     }
     while !postponed.isEmpty { postponed.removeFirst()() }
-    pay()
+    // First what counts: whatever a report may run into, this failure is remembered.
     if stateIsDirty { persist() }
+    pay()
     if machine.isRunning { prepareLater() }
     startReporters()
     if awaitsReporters && isQuiet {

@@ -22,7 +22,7 @@ struct guardian_message guardian_receive(int socket, void *buffer, size_t size);
 ssize_t guardian_send(int socket, const void *bytes, size_t size, const int *descriptors, int count);
 
 /* A datagram socket bound to `path` (≤ 107 bytes), non-blocking, close-on-exec; with SO_PASSCRED. */
-int guardian_bind_datagram(const char *path);
+int guardian_bind_datagram(const char *path, bool descriptors);
 /* A datagram socket connected to `path`, non-blocking, close-on-exec. */
 int guardian_connect_datagram(const char *path);
 /* Two ends of a SOCK_SEQPACKET pair, close-on-exec. */
