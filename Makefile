@@ -21,7 +21,7 @@ BUILD_PACKAGES := build-essential pkg-config libsystemd-dev libdw-dev libelf-dev
   libcurl4-openssl-dev libtomlplusplus-dev libiberty-dev
 TEST_PACKAGES := gdb elfutils dwz binutils nginx-light redis-server postgresql systemd \
   systemd-container runit s6 supervisor tini dumb-init catatonit util-linux procps python3 curl \
-  man-db
+  man-db faketime
 
 .PHONY: help
 help: ## this list
@@ -150,6 +150,8 @@ install: ## into $(DESTDIR)$(PREFIX): programs, unit, catalog, man pages, comple
 	for f in $(ROOT)/Units/*.catalog; do \
 	  [ ! -e $$f ] || $(INSTALL) -m 0644 $$f $$to/lib/systemd/catalog; done; \
 	$(INSTALL) -m 0644 $(ROOT)/Units/*.conf $$to/share/doc/guardian; \
+	$(INSTALL) -d $$to/share/doc/guardian/examples; \
+	$(INSTALL) -m 0644 $(ROOT)/Units/examples/* $$to/share/doc/guardian/examples; \
 	generate() { $(INSTALL) -d "$$to/$${2%/*}"; $(RELEASE)/guardian --print "$$1" >"$$to/$$2"; }; \
 	generate man share/man/man1/guardian.1; \
 	generate manctl share/man/man1/guardianctl.1; \
@@ -164,7 +166,7 @@ install: ## into $(DESTDIR)$(PREFIX): programs, unit, catalog, man pages, comple
 .PHONY: conformance
 conformance: setup-test build ## what a supervisor must do: guardian and its peers, as a scoreboard
 	@$(MAKE) -f $(ROOT)/Makefile fixtures
-	@$(ROOT)/Tests/Conformance/conformance.py $(CONFORMANCE)
+	@$(ROOT)/Tests/Conformance/conformance.py --jobs 2 $(CONFORMANCE)
 
 .PHONY: format lint
 format: ## rewrite the Swift sources in the one format

@@ -25,6 +25,11 @@ static inline int guardian_seccomp_rule_without(scmp_filter_ctx filter, uint32_t
   return seccomp_rule_add_array(filter, action, call, 1, &none);
 }
 
+/* The name of a system call on that processor, to be freed; NULL: unknown. */
+static inline char *guardian_seccomp_call_name(uint32_t architecture, int number) {
+  return seccomp_syscall_resolve_num_arch(architecture, number);
+}
+
 /* ioprio_set(2) has no wrapper: IOPRIO_WHO_PROCESS, this one, IOPRIO_CLASS_IDLE. */
 static inline int guardian_ioprio_idle(void) {
   return (int)syscall(SYS_ioprio_set, 1, 0, 3 << 13);

@@ -64,6 +64,8 @@ package struct ControlStatus: Codable, Sendable {
   package var command: [String]?
   package var stateDirectory: String?
   package var runtimeDirectory: String?
+  /// Whose guardian it is, as the kernel says; guardianctl's addition, where it is another user's.
+  package var user: String?
 
   package init(name: String, state: String, sentence: String) {
     self.name = name
@@ -98,6 +100,7 @@ package struct ControlStatus: Codable, Sendable {
     case handler, command
     case stateDirectory = "state_directory"
     case runtimeDirectory = "runtime_directory"
+    case user
   }
 }
 

@@ -33,6 +33,7 @@ extension RestartPolicy {
     case .startTimeout, .stopTimeout: return .timeout
     case .outOfMemory: return .outOfMemory
     case .detached: return .detached
+    case .machineDown, .guardianDied: return .unknown
     case .own: break
     }
     switch ending.status {

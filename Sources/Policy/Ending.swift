@@ -22,6 +22,10 @@ package struct Ending: Hashable, Sendable {
     case stopTimeout
     /// The main process left with 0 at once while descendants live on in sessions of their own.
     case detached
+    /// The machine went down while it ran: power loss, a crash of the kernel, a reset.
+    case machineDown
+    /// guardian itself was killed, and the program with it.
+    case guardianDied
   }
   package let status: Status
   package let cause: Cause
@@ -56,6 +60,8 @@ extension Ending {
     case .health: "health check failed (\(how))"
     case .stopTimeout: "stop timeout (\(how))"
     case .detached: "it detached: run it in the foreground"
+    case .machineDown: "the machine went down"
+    case .guardianDied: "guardian was killed, and the program with it"
     }
   }
 

@@ -111,7 +111,9 @@ extension RestartPolicy {
     }
     let reports =
       switch ending.cause {
-      case .watchdog, .health, .startTimeout, .stopTimeout, .outOfMemory: true
+      case .watchdog, .health, .startTimeout, .stopTimeout, .outOfMemory, .machineDown,
+        .guardianDied:
+        true
       case .detached: false
       case .own:
         if case .signaled(let signal, let dumped) = ending.status {

@@ -151,11 +151,24 @@ package struct Diagnosis: Sendable {
     }
   }
 
-  private var seccomp: String {
+  private var seccomp: String { Self.seccomp(systemCall?.number, name: nil) }
+
+  /// The call that was forbidden; nil for any other signal.
+  package var systemCall: (number: Int32, architecture: UInt32)? {
     // struct { void *call_addr; int syscall; unsigned arch; } at offset 16 of siginfo.
-    guard siginfo.count >= 28 else { return "a seccomp filter forbade a system call" }
-    let number = (24..<28).reversed().reduce(UInt32(0)) { $0 << 8 | UInt32(siginfo[$1]) }
-    return "a seccomp filter forbade system call \(Int32(bitPattern: number))"
+    guard signal == 31, isFault, siginfo.count >= 32 else { return nil }
+    func word(_ offset: Int) -> UInt32 {
+      (offset..<offset + 4).reversed().reduce(UInt32(0)) { $0 << 8 | UInt32(siginfo[$1]) }
+    }
+    return (Int32(bitPattern: word(24)), word(28))
+  }
+
+  /// The sentence, once without and once with the call's name.
+  package static func seccomp(_ number: Int32?, name: String?) -> String {
+    let call = name.map { " \($0)" + (number.map { " (\($0))" } ?? "") }
+    return "a seccomp filter forbade "
+      + (call.map { "the system call" + $0 } ?? number.map { "system call \($0)" }
+        ?? "a system call")
   }
 }
 

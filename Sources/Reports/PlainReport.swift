@@ -115,7 +115,9 @@ package enum PlainReport {
     switch incident.ending.cause {
     case .outOfMemory: return .oom
     case .watchdog, .startTimeout, .health: return .hang
-    case .own, .detached, .stopTimeout: break
+    case .machineDown, .guardianDied: return .killed
+    case .detached: return .exit
+    case .own, .stopTimeout: break
     }
     switch incident.ending.status {
     case .execFailed: return .execFailed
@@ -145,6 +147,9 @@ package enum PlainReport {
     guard facts.signal?.number == record.signal else { return facts }
     facts.signal?.code = record.code
     facts.signal?.codeName = SignalNames.codeName(signal: record.signal, code: record.code)
+    facts.signal?.systemCall = diagnosis.systemCall.map {
+      .init(number: $0.number, architecture: $0.architecture)
+    }
     if diagnosis.hasAddress { facts.signal?.address = SafeText.hex(record.address) }
     if let sender = diagnosis.senderPID, sender > 0, record.code != -2 {
       facts.signal?.senderPID = sender
@@ -166,6 +171,24 @@ package enum PlainReport {
     if let record, !record.abortMessage.isEmpty {
       return ExceptionText.abortMessage(record.abortMessage)
     }
+    switch incident.ending.cause {
+    case .machineDown:
+      return ExceptionFacts(
+        type: "machine down",
+        reason: "the machine went down while it ran: power loss, a crash of the kernel, or a reset",
+        source: .guardian)
+    case .guardianDied:
+      return ExceptionFacts(
+        type: "guardian killed",
+        reason: "guardian itself was killed or crashed, and the program was ended with it",
+        source: .guardian)
+    case .detached:
+      return ExceptionFacts(
+        type: "detached",
+        reason: "its main process left with 0 at once and others live on in sessions of their own:"
+          + " run it in the foreground", source: .guardian)
+    default: break
+    }
     if let found = ExceptionText.stderr(lines, fitting: incident.ending.status) { return found }
     if let record, let diagnosis {
       return ExceptionFacts(
@@ -180,7 +203,8 @@ package enum PlainReport {
         case .watchdog: "stopped by guardian: no heartbeat within the watchdog time"
         case .startTimeout: "stopped by guardian: not ready within the start time"
         case .health: "stopped by guardian: the health check failed"
-        case .own, .detached, .stopTimeout: sentence(signal.rawValue, incident)
+        case .own, .detached, .stopTimeout, .machineDown, .guardianDied:
+          sentence(signal.rawValue, incident)
         }
       return ExceptionFacts(type: name, reason: reason, source: .signal)
     default: return nil
@@ -194,7 +218,10 @@ package enum PlainReport {
     case 25: "the limit of a file's size was reached"
     case 13: "write to a pipe or socket that nobody reads any more"
     case 31: "a seccomp filter forbade a system call"
-    case 9: "killed from outside"
+    case 9:
+      // waitid(2) has no sender, and this signal reaches no handler that could see one.
+      "killed from outside; the kernel does not tell by whom"
+        + (incident.process.oomKills == nil ? "" : ", and it was not for lack of memory")
     default:
       SignalNames.isCrash(signal)
         ? "\(SignalNames.name(signal)), without a crash record"

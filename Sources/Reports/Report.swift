@@ -82,6 +82,19 @@ package struct EndingFacts: Codable, Hashable, Sendable {
     package var senderUID: UInt32?
     /// Only while the sender still lives.
     package var senderName: String?
+    /// What a seccomp filter forbade; with SIGSYS only.
+    package var systemCall: SystemCall?
+    package struct SystemCall: Codable, Hashable, Sendable {
+      package var number: Int32
+      /// As AUDIT_ARCH_… of linux/audit.h: numbers mean other calls on other processors.
+      package var architecture: UInt32
+      /// The reporter's: guardian itself has no table of names.
+      package var name: String?
+      package init(number: Int32, architecture: UInt32) {
+        self.number = number
+        self.architecture = architecture
+      }
+    }
     package init(number: Int32, name: String) {
       self.number = number
       self.name = name
@@ -97,7 +110,7 @@ package struct EndingFacts: Codable, Hashable, Sendable {
 package struct ExceptionFacts: Codable, Hashable, Sendable {
   package enum Source: String, Codable, Sendable {
     case abortMessage = "abort-message"
-    case stderr, api, signal, terminate
+    case stderr, api, signal, terminate, guardian
   }
   package var type: String
   package var reason: String

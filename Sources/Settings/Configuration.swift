@@ -31,6 +31,21 @@ package enum KillMode: String, CaseIterable, Hashable, Sendable {
   case process
 }
 
+/// Whom a signal that guardian passes on reaches.
+package enum ForwardTarget: String, CaseIterable, Hashable, Sendable {
+  /// The main process alone.
+  case process
+  /// The program's process group.
+  case group
+}
+
+/// One signal instead of another.
+package struct SignalRewrite: Hashable, Sendable {
+  package let from: Signal
+  /// nil: the program gets none.
+  package let to: Signal?
+}
+
 /// What happens to the program when guardian itself is killed.
 package enum OnGuardianDeath: String, CaseIterable, Hashable, Sendable {
   case kill
@@ -145,6 +160,8 @@ package struct Configuration: Hashable, Sendable {
   /// nil: infinity.
   package var stopTimeout: Duration? = .seconds(8)
   package var killMode = KillMode.tree
+  package var signalRewrites: [SignalRewrite] = []
+  package var forwardTo = ForwardTarget.process
   package var onGuardianDeath = OnGuardianDeath.kill
 
   // Reports.

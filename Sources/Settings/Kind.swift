@@ -389,6 +389,32 @@ extension Kind<Signal> {
     }, format: signalName)
 }
 
+extension Kind<SignalRewrite> {
+  /// Those that guardian never gets to see, or that are not for the program.
+  private static let notOurs: Set<Int32> = [SIGKILL, SIGSTOP, SIGCHLD, 32, 33]
+  private static let faults: Set<Int32> = [
+    SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS,
+  ]
+
+  static let rewrite = Kind(
+    argument: "FROM:TO", notation: "two signals, or a signal and 0: HUP:USR1, 1:10, PIPE:0",
+    toml: [.string],
+    parse: { text throws(BadValue) in
+      let parts = text.split(separator: ":", omittingEmptySubsequences: false).map(String.init)
+      guard parts.count == 2 else { throw BadValue("\(quoted(text)) is not FROM:TO") }
+      let from = try Kind<Signal>.signal.parse(parts[0])
+      if notOurs.contains(from.rawValue) || faults.contains(from.rawValue) {
+        throw BadValue("\(quoted(text)): guardian does not pass \(signalName(from)) on")
+      }
+      if parts[1] == "0" { return SignalRewrite(from: from, to: nil) }
+      let to = try Kind<Signal>.signal.parse(parts[1])
+      if to.rawValue == 32 || to.rawValue == 33 {
+        throw BadValue("\(quoted(text)): the C library keeps \(to.rawValue) for itself")
+      }
+      return SignalRewrite(from: from, to: to)
+    }, format: { signalName($0.from) + ":" + ($0.to.map(signalName) ?? "0") })
+}
+
 extension Kind<SuccessStatus> {
   static let status = Kind(
     argument: "STATUS", notation: "an exit code from 0 to 255 or a signal's name",

@@ -156,6 +156,23 @@ extension Option {
         tree: every descendant, also in sessions of its own. group: the program's process group. \
         process: the main process alone.
         """),
+    .list(
+      "rewrite-signal", .stop, .rewrite, \.signalRewrites, defaultText: "none",
+      help: "Give the program another signal than the one guardian got; to 0: none",
+      details: """
+        FROM is what arrives at guardian, TO what the program gets: HUP:USR1. The last one for a \
+        signal holds. A TERM or INT to guardian stays a request to stop, and TO is the stop signal \
+        then; TERM:0 has guardian not heed it. What is rewritten to TERM only reaches the program: \
+        guardian goes on by its restart policy.
+        """),
+    .one(
+      "forward-to", .stop, .choice, \.forwardTo,
+      help: "Whom the other signals reach that guardian passes on",
+      details: """
+        process: the main process. group: its process group. Passed on is every signal that can be \
+        caught, real-time ones too, but CHLD and those that tell of a fault (SEGV, BUS, FPE, ILL, \
+        TRAP, ABRT, SYS): these would be guardian's own.
+        """),
     .one(
       "on-guardian-death", status: .planned, .stop, .choice, \.onGuardianDeath,
       help: "What happens to the program when guardian itself is killed",

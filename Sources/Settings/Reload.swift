@@ -52,6 +52,8 @@ extension Settings {
       "stop-signal": { $0.stopSignal = $1.stopSignal },
       "stop-timeout": { $0.stopTimeout = $1.stopTimeout },
       "kill-mode": { $0.killMode = $1.killMode },
+      "rewrite-signal": { $0.signalRewrites = $1.signalRewrites },
+      "forward-to": { $0.forwardTo = $1.forwardTo },
       "capture-timeout": { $0.captureTimeout = $1.captureTimeout },
       "report-timeout": { $0.reportTimeout = $1.reportTimeout },
       "redact": { $0.redact = $1.redact },

@@ -128,6 +128,18 @@ extension FixedWidthInteger {
     return try checked(source, outcome, "watch a signal", urgency)
   }
 
+  /// Calls when the file changes, also one of the kernel's that can tell of it.
+  func watchChanges(of path: String, _ handler: @escaping () -> Void) throws(SystemError)
+    -> EventSource
+  {
+    let source = EventSource { _ in handler() }
+    let outcome = unsafe sd_event_add_inotify(
+      event, &source.source, path, UInt32(IN_MODIFY),
+      { _, _, context in unsafe EventSource.from(context).fire(0) },
+      Unmanaged.passUnretained(source).toOpaque())
+    return try checked(source, outcome, "watch a file", .normal)
+  }
+
   /// A timer that is not set. `clock`: CLOCK_MONOTONIC or CLOCK_BOOTTIME.
   func timer(_ clock: clockid_t, _ handler: @escaping () -> Void) throws(SystemError) -> Timer {
     let source = EventSource { _ in handler() }

@@ -56,6 +56,9 @@ enum Limit {
   static let metricsPause = Duration.milliseconds(200)
   static let metricsSoon = Duration.seconds(1)
   static let metricsInterval = Duration.seconds(15)
+  /// From the kernel's decision to kill for lack of memory until the process is seen dead: large
+  /// ones take their time.
+  static let memoryKill = Duration.seconds(30)
   /// Numbers tried behind a name that was not given.
   static let nameAttempts = 99
 }

@@ -23,6 +23,8 @@ final class RunningLife {
   var endedBoot: Duration?
   var reaped = false
   var stopAsked = false
+  /// guardian gave it the terminal's foreground and did not take it back.
+  var hasTerminal = false
   /// Bells that were let go without a capture.
   var bellsRefused = 0
   var bells = 0
@@ -67,6 +69,8 @@ final class OpenIncident {
   var defects: [String] = []
   /// Of a start that failed there is no life.
   var lifeNumber: Life
+  /// Of a life that an earlier guardian started.
+  var startedWall: Int64?
   var ending: (ending: Ending, verdict: Verdict?, time: WallTime)?
   var tail: [Incident.StderrLine] = []
 

@@ -8,7 +8,29 @@ package enum StateFile {
   static let name = "state"
   private static let head = "guardian.state/1"
 
-  package static func encode(_ history: CrashHistory) -> [UInt8] {
+  /// A life whose ending nobody wrote down yet.
+  package struct Unfinished: Hashable, Sendable {
+    package let life: Life
+    package let pid: Int32
+    /// Nanoseconds since the epoch.
+    package let startedWall: Int64
+    package init(life: Life, pid: Int32, startedWall: Int64) {
+      self.life = life
+      self.pid = pid
+      self.startedWall = startedWall
+    }
+  }
+
+  package struct Contents: Hashable, Sendable {
+    package var history: CrashHistory
+    package var running: Unfinished?
+    package init(history: CrashHistory, running: Unfinished? = nil) {
+      self.history = history
+      self.running = running
+    }
+  }
+
+  package static func encode(_ history: CrashHistory, running: Unfinished? = nil) -> [UInt8] {
     var text = head + "\n"
     func line(_ key: String, _ value: String) {
       // One fact a line, whatever the fact holds.
@@ -27,6 +49,9 @@ package enum StateFile {
     }
     line("identical", String(history.identical))
     line("exec-failed", history.lastExecFailed ? "yes" : "no")
+    if let running {
+      line("running", "\(running.life.rawValue) \(running.pid) \(running.startedWall)")
+    }
     for failure in history.failures {
       let (seconds, attoseconds) = failure.at.components
       line(
@@ -37,7 +62,7 @@ package enum StateFile {
   }
 
   /// nil: not a state file, or a damaged one.
-  package static func decode(_ bytes: [UInt8]) -> CrashHistory? {
+  package static func decode(_ bytes: [UInt8]) -> Contents? {
     guard bytes.count < Limit.stateBytes, let text = String(validating: bytes, as: UTF8.self)
     else { return nil }
     var lines = text.split(separator: "\n", omittingEmptySubsequences: false)[...]
@@ -87,7 +112,15 @@ package enum StateFile {
       history.lastSignature = CrashSignature(rawValue: value)
     }
     history.failures = failures
-    return history
+    var running: Unfinished?
+    if let text = facts["running"] {
+      let words = text.split(separator: " ", omittingEmptySubsequences: false)
+      guard words.count == 3, let life = UInt32(words[0]), let pid = Int32(words[1]), pid > 0,
+        let wall = Int64(words[2]), wall >= 0
+      else { return nil }
+      running = Unfinished(life: Life(rawValue: life), pid: pid, startedWall: wall)
+    }
+    return Contents(history: history, running: running)
   }
 }
 

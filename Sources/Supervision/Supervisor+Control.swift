@@ -378,6 +378,8 @@ extension Supervisor {
     case .health: return "health"
     case .stopTimeout: return "stop-timeout"
     case .detached: return "detached"
+    case .machineDown: return "machine-down"
+    case .guardianDied: return "guardian-died"
     case .own: break
     }
     return switch ending.status {

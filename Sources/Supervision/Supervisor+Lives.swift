@@ -45,13 +45,15 @@ extension Supervisor {
     launch.environment = environment
     launch.signals = inherited
     launch.ownGroup = true
-    launch.terminal = terminal?.raw ?? -1
+    let hasTerminal = terminal?.isOurs ?? false
+    launch.terminal = hasTerminal ? terminal?.raw ?? -1 : -1
     launch.deathSignal = configuration.onGuardianDeath == .kill ? SIGKILL : 0
     launch.descriptors = command.descriptors(error: channel.output.childDescriptor)
     do {
       let child = try launch.start()
       let life = RunningLife(
         number, child: child, channel: channel, handler: handler, environment: environment)
+      life.hasTerminal = hasTerminal
       self.life = life
       if number.rawValue > 1 { breathe() }
       later { [unowned self] in
@@ -65,7 +67,7 @@ extension Supervisor {
       feed(.spawned(number))
     } catch {
       spawnFailedWords[number] = error.words(launch)
-      terminal?.takeBack()
+      if hasTerminal { terminal?.takeBack() }
       feed(.spawnFailed(number, errno: error.errno))
     }
   }
@@ -87,7 +89,7 @@ extension Supervisor {
   func signalStop(_ number: Life) {
     guard let life = running(number) else { return }
     if life.ended == nil { life.stopAsked = true }
-    let signal = configuration.stopSignal.rawValue
+    let signal = machine.policy.stopSignal.rawValue
     switch configuration.killMode {
     case .process: life.child.signal(signal)
     case .group, .tree: signalGroup(life, signal)
@@ -109,7 +111,7 @@ extension Supervisor {
 
   /// The group's number is the main process's, and stays taken until that one is reaped and the
   /// group is empty; after the reaping only what was seen in it is signalled.
-  private func signalGroup(_ life: RunningLife, _ signal: Int32) {
+  func signalGroup(_ life: RunningLife, _ signal: Int32) {
     if !life.reaped || Descendants.groupExists(life.pid) { _ = kill(-life.pid, signal) }
   }
 
@@ -152,19 +154,26 @@ extension Supervisor {
       }
     }
     if awaitedTree != nil { checkTree() }
-    if let terminal, let life, life.ended == nil, Processes.takeStop(life.pid) != nil {
-      stopWithProgram(life, terminal)
+    if let terminal, let life, life.ended == nil, let signal = Processes.takeStop(life.pid) {
+      stopWithProgram(life, terminal, by: signal)
     }
   }
 
-  /// ^Z went to the program alone, which has the terminal. The shell knows only guardian: it stops
-  /// too, and with `fg` both go on.
-  private func stopWithProgram(_ life: RunningLife, _ terminal: Terminal) {
-    if terminal.foregroundGroup != life.pid { return }
-    terminal.takeBack(from: life.pid)
-    kill(getpid(), SIGSTOP)
-    // Here again: `fg` gave us the terminal, `bg` did not.
-    if terminal.foregroundGroup == getpgrp() { terminal.give(to: life.pid) }
+  /// ^Z went to the program alone, which has the terminal, or the program wanted the terminal from
+  /// the background. The shell knows only guardian: it stops too, and with `fg` both go on.
+  private func stopWithProgram(_ life: RunningLife, _ terminal: Terminal, by signal: Int32) {
+    let had = terminal.foregroundGroup == life.pid
+    guard had || signal == SIGTTIN || signal == SIGTTOU else { return }
+    if terminal.hasShell {
+      terminal.takeBack(from: life.pid)
+      life.hasTerminal = false
+      stopSelf()
+      // Here again: `fg` gave us the terminal, `bg` did not.
+      terminal.handOver(to: life)
+    } else if !had {
+      return
+    }
+    // Without a shell nobody could ever continue it: there ^Z does nothing.
     signalGroup(life, SIGCONT)
   }
 
@@ -172,6 +181,7 @@ extension Supervisor {
     life.ended = result
     life.endedBoot = Clock.boot
     ended[life.number] = life
+    let hadForeground = terminal?.foregroundGroup == life.pid
     if let terminal { terminal.takeBack(from: life.pid) }
     let status: Ending.Status =
       switch result.how {
@@ -180,11 +190,11 @@ extension Supervisor {
         .signaled(Signal(rawValue: signal), coreDumped: dumped)
       }
     var cause = Ending.Cause.own
-    if case .signaled(SIGKILL, _) = result.how, memory.sawKill() { cause = .outOfMemory }
+    if case .signaled(SIGKILL, _) = result.how, memory.sawKill(at: Clock.monotonic) { cause = .outOfMemory }
     if case .exited(0) = result.how, hasDetached(life) { cause = .detached }
     let ending = Ending(status: status, cause: cause)
     // ^C went to the program alone, which has the terminal: it was meant for both.
-    if terminal != nil, [.exited(130), .signaled(SIGINT, coreDumped: false)].contains(result.how) {
+    if hadForeground, [.exited(130), .signaled(SIGINT, coreDumped: false)].contains(result.how) {
       life.stopAsked = true
       feed(.terminate)
     }

@@ -40,6 +40,34 @@ extension Supervisor {
     if !incident.isCapturing { write(incident) }
   }
 
+  /// An ending that no guardian saw: the machine or guardian itself ended at the same time.
+  func reportUnfinished(_ running: StateFile.Unfinished, _ cause: Ending.Cause) {
+    let ending = Ending(status: .unknown, cause: cause)
+    let incident = OpenIncident(
+      ReportID.make(at: .now()), life: nil, number: running.life, role: .main, pid: running.pid,
+      slot: nil)
+    incident.startedWall = running.startedWall
+    incident.ending = (ending, nil, .now())
+    incident.defects.append("written by the next guardian, which knows of it from the state file")
+    openFolder(incident)
+    if incident.folder != nil { lastReport = incident.id }
+    write(incident)
+    endings[Self.cause(of: ending), default: 0] += 1
+    var message = Words.ending(
+      name: configuration.name, ending, life: running.life, pid: running.pid, uptime: nil,
+      failure: nil)
+    if incident.folder != nil { message += "; report \(incident.id)" }
+    say(message, .normal)
+    journal.send(
+      JournalEntry(
+        event: .interrupted, priority: LOG_ERR, message: message,
+        fields: [
+          ("GUARDIAN_NAME", configuration.name), ("GUARDIAN_LIFE", "\(running.life.rawValue)"),
+          ("GUARDIAN_PID", "\(running.pid)"), ("GUARDIAN_REASON", ending.words),
+          ("GUARDIAN_REPORT", incident.id.text),
+        ]))
+  }
+
   /// Whether what was announced is what it died of: a program may live through a fault.
   private func explains(_ incident: OpenIncident, _ life: RunningLife?, _ ending: Ending) -> Bool {
     guard let slot = incident.slot, let life else { return true }
@@ -80,7 +108,13 @@ extension Supervisor {
       life: incident.lifeNumber.rawValue, role: incident.role)
     var facts = Incident(
       id: incident.id, time: time, program: program, ending: ending,
-      handler: handlerWords(incident.life))
+      handler: incident.startedWall == nil
+        ? handlerWords(incident.life) : "unknown: an earlier guardian started it")
+    if let started = incident.startedWall {
+      program.startedAt = TimeText.rfc3339(
+        WallTime(nanosecondsSince1970: UInt64(clamping: started)))
+      facts.program = program
+    }
     var ringBytes: [UInt8]?
     if let life = incident.life {
       program.startedAt = TimeText.rfc3339(

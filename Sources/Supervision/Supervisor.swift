@@ -55,6 +55,8 @@ package final class Supervisor {
   var lastEndingWall: Int64?
   /// Since guardian began, by cause.
   var endings: [String: UInt64] = [:]
+  /// A life that ended together with an earlier guardian, and how.
+  private var unfinished: (life: StateFile.Unfinished, cause: Ending.Cause)?
   /// The last life of the guardians before this one.
   let lifeBefore: UInt32
 
@@ -79,6 +81,7 @@ package final class Supervisor {
   private var treeTimer: EventLoop.Timer?
   private var preparation: EventSource?
   private var forgotStartUp = false
+  private var memoryEvents: EventSource?
   private var metricsFile: MetricsFile?
   private var metricsMoment = ""
 
@@ -112,7 +115,7 @@ package final class Supervisor {
     self.configuration = configuration
     toolbox = Toolbox.find()
     command = ProgramCommand(configuration, arguments: arguments, environment: environment)
-    terminal = Terminal.inForeground()
+    terminal = Terminal.controlling()
     store = ReportStore(directory: configuration.stateDirectory + "/reports")
 
     let identity = Identity.of(command: command, configuration: configuration)
@@ -120,24 +123,35 @@ package final class Supervisor {
       .filter { !$0.isWhitespace }
     let statePath = configuration.stateDirectory + "/" + StateFile.name
     var warning: String?
-    var saved: CrashHistory?
+    var contents: StateFile.Contents?
     do {
       try Files.makeDirectories(configuration.stateDirectory, mode: 0o700)
     } catch {
       warning = "\(error): there will be no reports, and counts end with guardian"
     }
     if let bytes = try? Files.read(statePath, limit: Limit.stateBytes) {
-      saved = StateFile.decode(bytes)
-      if saved == nil {
+      contents = StateFile.decode(bytes)
+      if contents == nil {
         warning = "the state file '\(statePath)' is damaged: the failure count begins at 0"
       }
     }
+    let saved = contents?.history
     let resumption = CrashHistory.resume(saved, bootID: bootID, identity: identity)
     machine = ServiceMachine(
       name: configuration.name, policy: configuration.policy, history: resumption.history)
     lifeBefore = machine.history.lastLife.rawValue
     if saved?.lastLife.rawValue ?? 0 > 0, resumption.continued { crashedLastRun = true }
 
+    if let running = contents?.running, saved?.departure == CrashHistory.Departure.none {
+      // Times and pids of another boot mean nothing; of this one, the program that was to be kept
+      // may be alive.
+      if saved?.bootID != bootID {
+        unfinished = (running, .machineDown)
+      } else if configuration.onGuardianDeath == .kill {
+        unfinished = (running, .guardianDied)
+      }
+      if unfinished != nil { crashedLastRun = true }
+    }
     if let warning { say(warning, .normal) }
     if configuration.name != wanted.name {
       say("the name '\(wanted.name)' is taken: this one is called '\(configuration.name)'", .normal)
@@ -158,6 +172,11 @@ package final class Supervisor {
       openControl()
       openMetrics()
       feed(.begin)
+      if let (life, cause) = unfinished {
+        unfinished = nil
+        reportUnfinished(life, cause)
+        settle()
+      }
       try loop.run()
     } catch { throw .system(error) }
     control?.close()
@@ -413,8 +432,13 @@ package final class Supervisor {
   private func persist() {
     stateIsDirty = false
     let path = configuration.stateDirectory + "/" + StateFile.name
+    var running: StateFile.Unfinished?
+    if let life, life.ended == nil {
+      running = StateFile.Unfinished(
+        life: life.number, pid: life.pid, startedWall: life.startedWall)
+    }
     do {
-      try Files.replace(path, with: StateFile.encode(machine.history))
+      try Files.replace(path, with: StateFile.encode(machine.history, running: running))
       stateWarned = false
     } catch {
       if stateWarned { return }
@@ -427,18 +451,74 @@ package final class Supervisor {
 
   private func received(_ info: signalfd_siginfo) {
     let signal = Int32(bitPattern: info.ssi_signo)
+    let code = info.ssi_code
+    // A write of our own to a pipe that nobody reads (the kernel says we sent it), and what we sent
+    // to our own process group.
+    if info.ssi_pid == UInt32(bitPattern: getpid()) && code <= 0 { return }
+    let fromTerminal = code == Int32(SI_KERNEL)
     switch signal {
     case SIGTERM, SIGINT:
+      if let rewrite = rewrite(of: signal) {
+        guard let to = rewrite.to else { return }
+        // The request stays one; only the words to the program are others.
+        var policy = machine.policy
+        policy.stopSignal = to
+        machine.adopt(policy, identity: machine.history.identity)
+      }
       if !machine.isAskedToStop { manager.stopping(status: "stopping") }
       feed(.terminate)
-    case SIGWINCH:
-      life?.channel.output.copySize()
-      life?.child.signal(signal)
-    default:
-      if let life, life.ended == nil {
-        life.child.signal(signal)
+      return
+    case SIGWINCH: life?.channel.output.copySize()
+    case SIGTTIN, SIGTTOU:
+      // Somebody else in our own group wanted the terminal that the program has.
+      if fromTerminal { return }
+    case SIGTSTP:
+      // ^Z between two lives: there is only guardian to stop.
+      if fromTerminal, life == nil, let terminal, terminal.hasShell {
+        stopSelf()
+        return
       }
+    case SIGCONT:
+      // `fg`: the shell gave the terminal to our group, and it is for the program.
+      if let life, life.ended == nil, let terminal { terminal.handOver(to: life) }
+    case SIGHUP:
+      // The terminal is gone. Its session's leader is told; if that is a shell, it tells its jobs, us
+      // among them, and when it ends the kernel tells the foreground, which was the program.
+      if let life, life.hasTerminal, let terminal, terminal.foregroundGroup < 0,
+        getsid(0) != getpid()
+      {
+        return
+      }
+    default: break
     }
+    let passed = rewrite(of: signal)
+    if let passed, passed.to == nil { return }
+    forward(passed?.to?.rawValue ?? signal)
+  }
+
+  private func rewrite(of signal: Int32) -> SignalRewrite? {
+    configuration.signalRewrites.last { $0.from.rawValue == signal }
+  }
+
+  private func forward(_ signal: Int32) {
+    guard let life, life.ended == nil else { return }
+    switch configuration.forwardTo {
+    case .process: life.child.signal(signal)
+    case .group: signalGroup(life, signal)
+    }
+  }
+
+  /// Stops this process and the rest of its job, as ^Z does, until somebody continues it.
+  func stopSelf() {
+    // Ours stays blocked, and is dropped when we go on (signal(7)).
+    kill(0, SIGTSTP)
+    kill(getpid(), SIGSTOP)
+    // What continued us is no news for the program: it gets its own.
+    var set = sigset_t()
+    unsafe sigemptyset(&set)
+    unsafe sigaddset(&set, SIGCONT)
+    var none = timespec()
+    _ = unsafe sigtimedwait(&set, nil, &none)
   }
 
   // MARK: the next channel
@@ -452,6 +532,17 @@ package final class Supervisor {
     if !forgotStartUp {
       forgotStartUp = true
       unsafe guardian_signal_state_settle(&inherited)
+      if memory.isTold, let path = memory.path {
+        // So that the kill of another process long ago is not taken for the program's.
+        memoryEvents = try? loop.watchChanges(of: path) { [unowned self] in
+          memory.look(at: Clock.monotonic)
+        }
+      }
+      if let group = memory.groupKilledTogether {
+        say(
+          "memory.oom.group is set in '\(group)': when memory runs out there, the kernel kills "
+            + "guardian together with the program, and nobody restarts it", .normal)
+      }
       guardian_forget_start_up()
     }
   }

@@ -30,6 +30,7 @@ struct JournalEntry {
     case restarted = "7270223273964df0a73f220a739c3dfe"
     case gaveUp = "bf1fb90b69374ed2b120194a15f355a3"
     case ended = "0ab173f2825447cba3981d40f738835e"
+    case interrupted = "bf7f48303676400c89626d50da17e62c"
     case descendantCrashed = "88758350beb1414fb83692416e795aff"
   }
   let event: Event

@@ -8,17 +8,40 @@ struct Terminal {
   /// One of guardian's own standard descriptors.
   private let descriptor: Int32
 
-  /// The controlling terminal, if guardian was in its foreground: only then may it be given away.
-  static func inForeground() -> Terminal? {
-    for number in [Int32(0), 2, 1] where isatty(number) == 1 {
-      let foreground = tcgetpgrp(number)
-      if foreground > 0 && foreground == getpgrp() { return Terminal(descriptor: number) }
+  /// The controlling terminal, also when guardian was started in its background.
+  static func controlling() -> Terminal? {
+    for number in [Int32(0), 2, 1] where isatty(number) == 1 && tcgetpgrp(number) > 0 {
+      return Terminal(descriptor: number)
     }
     return nil
   }
 
   var raw: Int32 { descriptor }
+  /// Below 0: the terminal is gone.
   var foregroundGroup: Int32 { tcgetpgrp(descriptor) }
+  /// guardian is in its foreground: only then may it be given away.
+  var isOurs: Bool { foregroundGroup == getpgrp() }
+
+  /// Somebody outside of guardian's job is there to continue it: its process group is not orphaned
+  /// (credentials(7)). Without that a stopped job would stay so for ever.
+  var hasShell: Bool {
+    let group = getpgrp()
+    var pid = getppid()
+    for _ in 0..<64 where pid > 0 {
+      if Processes.session(of: pid) != getsid(0) { return false }
+      if Processes.processGroup(of: pid) != group { return true }
+      guard let next = Processes.parent(of: pid) else { return false }
+      pid = next
+    }
+    return false
+  }
+
+  /// Passes guardian's foreground on, if it is guardian's.
+  func handOver(to life: RunningLife) {
+    if !isOurs { return }
+    give(to: life.pid)
+    life.hasTerminal = true
+  }
 
   /// Back to guardian's own group, if it is still the one it was given to. TTOU is blocked here
   /// as every signal guardian handles is.
@@ -26,7 +49,7 @@ struct Terminal {
     if tcgetpgrp(descriptor) == group { _ = tcsetpgrp(descriptor, getpgrp()) }
   }
 
-  func give(to group: Int32) { _ = tcsetpgrp(descriptor, group) }
+  private func give(to group: Int32) { _ = tcsetpgrp(descriptor, group) }
 
   func takeBack() { _ = tcsetpgrp(descriptor, getpgrp()) }
 

@@ -40,8 +40,7 @@ enum SignalPlan {
 
   /// What guardian acts on or passes on.
   static let handled: [Int32] = (1...64).filter {
-    !faults.contains($0)
-      && ![SIGKILL, SIGSTOP, SIGCHLD, SIGPIPE, SIGTTIN, SIGTTOU, 32, 33].contains($0)
+    !faults.contains($0) && ![SIGKILL, SIGSTOP, SIGCHLD, 32, 33].contains($0)
   }
 
   static func blockAll() {
@@ -49,7 +48,8 @@ enum SignalPlan {
     unsafe sigfillset(&set)
     for signal in faults { unsafe sigdelset(&set, signal) }
     unsafe sigprocmask(SIG_SETMASK, &set, nil)
-    // An inherited SIG_IGN would have the kernel reap our children itself (waitpid(2)).
+    // An inherited SIG_IGN would have the kernel reap our children itself (waitpid(2)). The others
+    // need no care: a blocked signal is queued, also an ignored one, also for PID 1.
     _ = signal(SIGCHLD, SIG_DFL)
   }
 }
@@ -75,17 +75,48 @@ enum Descendants {
   static func groupExists(_ group: Int32) -> Bool { kill(-group, 0) == 0 || errno == EPERM }
 }
 
-/// How often the kernel killed for memory in guardian's own cgroup (version 2).
-final class CgroupMemory {
-  private let path: String?
-  private(set) var kills: UInt64?
+/// How often the kernel killed for lack of memory in guardian's own control group: version 2, or
+/// the memory controller of version 1.
+package final class CgroupMemory {
+  /// The file with the count; nil: there is none here.
+  package let path: String?
+  /// The kernel tells when it changes (version 2).
+  package let isTold: Bool
+  /// nil: it cannot be known here.
+  package private(set) var kills: UInt64?
+  /// When the count was seen to have grown, on CLOCK_MONOTONIC, until that is used up.
+  private var grewAt: Duration?
+  private let folders: [String]
 
-  init() {
-    let lines = ((try? Files.readText("/proc/self/cgroup", limit: 4096)) ?? "").split(
-      separator: "\n")
-    path = lines.first { $0.hasPrefix("0::") }.map {
-      "/sys/fs/cgroup" + $0.dropFirst(3) + "/memory.events"
+  /// - Parameter membership: /proc/self/cgroup. `root`: where the control groups are mounted.
+  package init(membership: String? = nil, root: String = "/sys/fs/cgroup") {
+    let text = membership ?? (try? Files.readText("/proc/self/cgroup", limit: 8192)) ?? ""
+    var candidates: [String] = []
+    var own: String?
+    for line in text.split(separator: "\n") {
+      let parts = line.split(separator: ":", maxSplits: 2, omittingEmptySubsequences: false)
+      guard parts.count == 3 else { continue }
+      let group = parts[2] == "/" ? "" : String(parts[2])
+      if parts[0] == "0", parts[1].isEmpty {
+        own = group
+        candidates.insert(root + group + "/memory.events", at: 0)
+      } else if parts[1].split(separator: ",").contains("memory") {
+        candidates += ["\(root)/memory\(group)", "\(root)/memory"].map {
+          $0 + "/memory.oom_control"
+        }
+      }
     }
+    // A container may see its own group as the root, under the name that it has outside.
+    candidates.append(root + "/memory.events")
+    path = candidates.first { Files.exists($0) }
+    isTold = path?.hasSuffix("/memory.events") ?? false
+    // From guardian's own group up.
+    var folders: [String] = []
+    while let group = own {
+      folders.append(root + group)
+      own = group.lastIndex(of: "/").map { String(group[..<$0]) }
+    }
+    self.folders = folders
     kills = read()
   }
 
@@ -97,10 +128,26 @@ final class CgroupMemory {
     return nil
   }
 
-  /// Whether the count grew since it was last looked at.
-  func sawKill() -> Bool {
-    guard let count = read() else { return false }
-    defer { kills = count }
-    return count > kills ?? count
+  /// The count may have changed.
+  package func look(at now: Duration) {
+    guard let count = read() else { return }
+    if count > kills ?? count { grewAt = now }
+    kills = count
+  }
+
+  /// Whether a KILL that was seen now was one of those counted: the count grew a short time ago, and
+  /// no other ending was put down to it. Of version 1 nobody knows when it grew.
+  package func sawKill(at now: Duration) -> Bool {
+    look(at: now)
+    defer { grewAt = nil }
+    guard let grewAt else { return false }
+    return !isTold || now - grewAt < Limit.memoryKill
+  }
+
+  /// The group that is killed as a whole when memory runs out, guardian with it; nil: none.
+  package var groupKilledTogether: String? {
+    folders.last {
+      ((try? Files.readText($0 + "/memory.oom.group", limit: 16)) ?? "").hasPrefix("1")
+    }
   }
 }

@@ -19,6 +19,9 @@ enum Words {
     case .startTimeout: return "\(who) was not ready in time and was ended\(after)"
     case .health: return "\(who) failed its health check and was ended\(after)"
     case .stopTimeout: return "\(who) did not stop in time and was killed\(after)"
+    case .machineDown:
+      return "\(who) ended when the machine went down: power loss, a crash of the kernel, or a reset"
+    case .guardianDied: return "\(who) ended with its guardian, which was killed"
     case .own: break
     }
     switch ending.status {

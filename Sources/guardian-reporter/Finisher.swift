@@ -48,6 +48,7 @@ enum Finisher {
         return 1
       }
       complete(&report, options)
+      nameSystemCall(&report)
       report.attachments = attachments(options.folder)
       let store = ReportStore(directory: options.store)
       try store.finish(report, limits: options.limits)
@@ -95,6 +96,22 @@ enum Finisher {
       guard unsafe lstat(folder + "/" + name, &status) == 0, status.st_size > 0 else { return nil }
       return Attachment(name: name, bytes: UInt64(status.st_size))
     }
+  }
+
+  /// guardian itself knows the number only: libseccomp has the table of names.
+  private static func nameSystemCall(_ report: inout Report) {
+    guard var call = report.ending.signal?.systemCall,
+      let text = unsafe guardian_seccomp_call_name(call.architecture, call.number)
+    else { return }
+    defer { unsafe free(text) }
+    let name = unsafe String(cString: text)
+    if report.exception?.source == .signal,
+      report.exception?.reason == Diagnosis.seccomp(call.number, name: nil)
+    {
+      report.exception?.reason = Diagnosis.seccomp(call.number, name: name)
+    }
+    call.name = name
+    report.ending.signal?.systemCall = call
   }
 
   // MARK: The worker

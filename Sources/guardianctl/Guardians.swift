@@ -10,6 +10,8 @@ import Settings
 struct GuardianPlace {
   let name: String
   let folder: String
+  /// Found among the sockets of all users: what it says of itself is a stranger's word.
+  var isOfAnother = false
 
   enum Contact {
     case connected(PacketSocket)
@@ -96,7 +98,11 @@ struct Guardians {
       stateFolders = states.map { $0 + "/" + name }
       let found = runtimes.map { GuardianPlace(name: name, folder: $0 + "/" + name) }
       var status = stat()
-      places = [found.first { unsafe stat($0.folder, &status) == 0 } ?? found[0]]
+      let others = Self.ofOtherUsers(besides: runtimes).filter { $0.name == name }
+      places = [
+        found.first { unsafe stat($0.folder, &status) == 0 }
+          ?? (others.count == 1 ? others[0] : found[0])
+      ]
     } else {
       isNamed = false
       stateFolders = []
@@ -105,6 +111,34 @@ struct Guardians {
           GuardianPlace(name: $0, folder: folder + "/" + $0)
         }
       }
+        + Self.ofOtherUsers(besides: runtimes)
+    }
+  }
+
+  /// For root: the guardians of all users, by the control sockets that the kernel knows
+  /// (/proc/net/unix) where users' runtime folders are: …/guardian/NAME or …/guardian-UID/run/NAME.
+  private static func ofOtherUsers(besides known: [String]) -> [GuardianPlace] {
+    guard geteuid() == 0, let bytes = try? Files.read("/proc/net/unix", limit: 64 << 20) else {
+      return []
+    }
+    var found: Set<String> = []
+    for line in bytes.split(separator: 10) {
+      // The path is the eighth field and may hold anything but a line's end.
+      let fields = line.split(separator: 32, maxSplits: 7)
+      guard fields.count == 8, fields[7].first == UInt8(ascii: "/"),
+        let path = String(validating: fields[7], as: UTF8.self),
+        path.hasSuffix("/" + ControlRequest.socketName)
+      else { continue }
+      let parts = path.split(separator: "/", omittingEmptySubsequences: false)
+      guard parts.count >= 4, ProgramName.isValid(String(parts[parts.count - 2])) else { continue }
+      let above = parts[parts.count - 3]
+      let isUsers =
+        above == "guardian" || above == "run" && parts[parts.count - 4].hasPrefix("guardian-")
+      let folder = parts.dropLast().joined(separator: "/")
+      if isUsers, !known.contains(where: { folder.hasPrefix($0 + "/") }) { found.insert(folder) }
+    }
+    return found.sorted().prefix(1000).map {
+      GuardianPlace(name: SafeText.lastComponent($0), folder: $0, isOfAnother: true)
     }
   }
 
@@ -132,7 +166,8 @@ struct Guardians {
     }
     var found: [(GuardianPlace, PacketSocket)] = []
     var failure: SystemError?
-    for place in places {
+    // Without a name only one's own are meant.
+    for place in places where !place.isOfAnother {
       switch place.connect() {
       case .connected(let socket): found.append((place, socket))
       case .unreachable(let error): failure = error
@@ -192,11 +227,24 @@ struct Guardians {
     return asked.map { place, talk, known in
       if let known { return known }
       let left = max(end - Clock.monotonic, .milliseconds(1))
-      guard let talk, let answer = try? talk.next(within: left), let status = answer.status else {
+      guard let talk, let answer = try? talk.next(within: left), var status = answer.status else {
         return Self.stuck(place)
+      }
+      status.user = nil
+      if place.isOfAnother {
+        status.name = place.name
+        status.user = Self.user(talk.socket.peerUser)
       }
       return status
     }
+  }
+
+  private static func user(_ number: UInt32?) -> String {
+    guard let number else { return "?" }
+    guard let entry = unsafe getpwuid(number), let name = unsafe entry.pointee.pw_name else {
+      return "\(number)"
+    }
+    return unsafe String(cString: name)
   }
 
   private static func stuck(_ place: GuardianPlace) -> ControlStatus {

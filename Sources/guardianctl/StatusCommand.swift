@@ -34,6 +34,7 @@ enum StatusCommand {
     func row(_ name: String, _ value: String?) {
       if let value { rows.append((name, SafeText.oneLine(value))) }
     }
+    row("User", status.user)
     row("State", status.state)
     row("Life", status.life.map(String.init))
     row("PID", status.pid.map(String.init))
@@ -66,17 +67,22 @@ enum StatusCommand {
   }
 
   private static func list(_ statuses: [ControlStatus]) {
-    var table = [
-      ["NAME", "STATE", "LIFE", "PID", "UP", "MEMORY", "CPU", "RESTARTS", "LAST ENDING"]
-    ]
+    let withUser = statuses.contains { $0.user != nil }
+    var head = ["NAME", "STATE", "LIFE", "PID", "UP", "MEMORY", "CPU", "RESTARTS"]
+    if withUser { head.append("USER") }
+    head.append("LAST ENDING")
+    var table = [head]
     for status in statuses {
-      table.append([
-        status.name, status.state, status.life.map(String.init) ?? "-",
-        status.pid.map(String.init) ?? "-", status.uptime.map(time) ?? "-",
-        status.memoryBytes.map(size) ?? "-", status.cpu.map(time) ?? "-",
-        status.restarts.map(String.init) ?? "-",
-        status.state == "unreachable" ? status.sentence : status.lastEnding ?? "-",
-      ])
+      var row: [String] = [status.name, status.state]
+      row.append(status.life.map { String($0) } ?? "-")
+      row.append(status.pid.map { String($0) } ?? "-")
+      row.append(status.uptime.map { time($0) } ?? "-")
+      row.append(status.memoryBytes.map { size($0) } ?? "-")
+      row.append(status.cpu.map { time($0) } ?? "-")
+      row.append(status.restarts.map { String($0) } ?? "-")
+      if withUser { row.append(status.user ?? "root") }
+      row.append(status.state == "unreachable" ? status.sentence : status.lastEnding ?? "-")
+      table.append(row)
     }
     Table.print(table)
   }

@@ -62,6 +62,7 @@ final class Folder {
     Folder.living.change { $0.remove(path) }
   }
 
+  @discardableResult
   func write(_ name: String, _ text: String) throws -> String {
     let file = path + "/" + name
     try text.write(toFile: file, atomically: false, encoding: .utf8)

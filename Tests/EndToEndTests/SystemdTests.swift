@@ -158,6 +158,12 @@ struct SystemdTests {
     #expect(step.systemd["NRestarts"] == "0")
   }
 
+  @Test func `a drop-in beside the configuration goes over it`() throws {
+    let step = try UnitLife.step("dropin")
+    #expect(step.systemd["Result"] == "exit-code")
+    #expect(step.systemd["ExecMainStatus"] == "9")
+  }
+
   @Test func `each ending is one structured entry in the journal that the catalog explains`() throws
   {
     let step = try UnitLife.step("journal")

@@ -87,6 +87,57 @@ int main(int count, char **word) {
         _exit(0);
     }
   }
+  if (!strcmp(what, "listen-both")) { /* the same in a child of the same group */
+    sigset_t all;
+    sigfillset(&all);
+    sigprocmask(SIG_BLOCK, &all, NULL);
+    int ends[2];
+    if (pipe(ends) != 0)
+      _exit(95);
+    if (fork() == 0) {
+      prctl(PR_SET_PDEATHSIG, SIGKILL);
+      close(ends[1]);
+      close(ends[0]);
+    } else {
+      char end;
+      close(ends[1]);
+      if (read(ends[0], &end, 1) != 0)
+        _exit(94);
+      tell("start %d %.6f", getpid(), now());
+      tell("ready");
+    }
+    for (;;) {
+      siginfo_t info;
+      if (sigwaitinfo(&all, &info) > 0)
+        tell("signal %d", info.si_signo);
+    }
+  }
+  if (!strcmp(what, "first")) { /* in a container: orphans, USR1 told, USR2 left to its default */
+    tell("start %d %.6f", getpid(), now());
+    tell("parent %d", getppid());
+    for (int i = 0; i < 5; i++) {
+      pid_t middle = fork();
+      if (middle == 0) {
+        if (fork() == 0)
+          _exit(0);
+        _exit(0);
+      }
+      waitpid(middle, NULL, 0);
+    }
+    if (fork() == 0) { /* must not outlive the first process */
+      setsid();
+      wait_for_ever();
+    }
+    sigset_t one;
+    sigemptyset(&one);
+    sigaddset(&one, SIGUSR1);
+    sigprocmask(SIG_BLOCK, &one, NULL);
+    tell("ready");
+    int got;
+    if (sigwait(&one, &got) == 0)
+      tell("usr1");
+    wait_for_ever();
+  }
   if (!strcmp(what, "state")) { /* what it was started with */
     char line[512];
     FILE *status = fopen("/proc/self/status", "re");
@@ -181,6 +232,20 @@ int main(int count, char **word) {
     }
     usleep(20000);
     kill(getpid(), SIGKILL);
+  }
+  if (!strcmp(what, "lives")) { /* the n-th life lasts the n-th number of milliseconds, the last ones too */
+    char earlier[65536];
+    int again = open(word[2], O_RDONLY | O_CLOEXEC);
+    ssize_t length = read(again, earlier, sizeof earlier - 1);
+    close(again);
+    int life = 3;
+    earlier[length > 0 ? length : 0] = 0;
+    for (const char *at = earlier; (at = strstr(at, "start ")); at++)
+      life++;
+    long lasting = strtol(word[life < count ? life : count - 1], NULL, 10);
+    tell("start %d %.6f", getpid(), now());
+    usleep((useconds_t)lasting * 1000);
+    _exit(3);
   }
   if (!strcmp(what, "late")) { /* lives NUMBER milliseconds, then fails */
     tell("start %d %.6f", getpid(), now());

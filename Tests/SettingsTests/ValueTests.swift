@@ -52,6 +52,25 @@ import Testing
     #expect(failure(["--stop-signal", text]) != nil)
   }
 
+  @Test(arguments: [
+    ("HUP:USR1", Int32(1), Int32(10)), ("SIGHUP:sigusr1", 1, 10), ("1:10", 1, 10), ("15:3", 15, 3),
+    ("RTMIN+1:TERM", 35, 15), ("TSTP:STOP", 20, 19), ("TERM:KILL", 15, 9), ("PIPE:0", 13, 0),
+  ])
+  func `one signal instead of another`(text: String, from: Int32, to: Int32) throws {
+    let rewrites = try configuration(["--rewrite-signal", text]).signalRewrites
+    #expect(rewrites.count == 1)
+    #expect(rewrites.first?.from.rawValue == from)
+    #expect(rewrites.first?.to?.rawValue ?? 0 == to)
+  }
+
+  @Test(arguments: [
+    "", "HUP", "HUP:", ":HUP", "HUP:USR1:USR2", "HUP:65", "0:HUP", "HUP:-1", "KILL:TERM", "STOP:0",
+    "SEGV:TERM", "CHLD:0", "HUP:32", "33:HUP", "HUP=USR1", "HUP: USR1",
+  ])
+  func `no rewriting of a signal`(text: String) {
+    #expect(failure(["--rewrite-signal", text]) != nil)
+  }
+
   @Test func `clean endings are codes and signals`() throws {
     let words = ["1", "255", "SIGUSR1"].flatMap { ["--success-exit-status", $0] }
     #expect(

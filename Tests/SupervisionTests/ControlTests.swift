@@ -144,6 +144,36 @@ private let lives = ["/bin/sh", "-c", "echo pid $$; exec sleep 1000"]
     }
   }
 
+  @Test(.enabled(if: geteuid() == 0, "only root sees the guardians of others"))
+  func `shows root the guardians of other users, with the user's name`() throws {
+    // Where the build folder is closed to others, they need a copy.
+    let scratch = Scratch()
+    let binary = scratch.path + "/guardian"
+    try Files.replace(
+      binary, with: try Files.read(Root.guardian, limit: 256 << 20), mode: 0o755)
+    try Files.makeDirectory(scratch.path + "/xdg", mode: 0o777)
+    try Files.setPermissions(scratch.path + "/xdg", 0o777)
+    let name = "test-" + Randomness.hex(bytes: 6)
+    let other = try Process(
+      ["setpriv", "--reuid", "65534", "--clear-groups", binary, "--name", name, "--"] + lives,
+      environment: [
+        "XDG_RUNTIME_DIR=\(scratch.path)/xdg", "XDG_STATE_HOME=\(scratch.path)/xdg", "HOME=/",
+      ])
+    let json = try eventually("it is in the list; it says: \(other.errorText)") {
+      let outcome = try control(["status", name, "--json"])
+      return outcome.left == .exited(0) ? outcome : nil
+    }
+    #expect(json.member("name") == "\"\(name)\"")
+    #expect(json.member("user") == "\"nobody\"")
+    let list = try control(["status"])
+    #expect(list.output.contains(name))
+    #expect(list.output.contains("nobody"))
+    #expect(list.isSafeToShow)
+    #expect(try control(["stop", name]).left == .exited(0))
+    other.signal(SIGTERM)
+    #expect(try other.wait() == .exited(0) || other.wait() == .exited(143))
+  }
+
   @Test(.enabled(if: geteuid() == 0))
   func `is not for other users`() throws {
     let guardian = try Guardian([], lives)

@@ -131,7 +131,11 @@ import Testing
   }
 
   @Test func `gives back what was written`() {
-    #expect(StateFile.decode(StateFile.encode(history)) == history)
+    #expect(StateFile.decode(StateFile.encode(history)) == StateFile.Contents(history: history))
+    let running = StateFile.Unfinished(life: Life(rawValue: 7), pid: 4711, startedWall: 1 << 60)
+    #expect(
+      StateFile.decode(StateFile.encode(history, running: running))
+        == StateFile.Contents(history: history, running: running))
   }
 
   @Test func `cut off anywhere is none`() {
@@ -140,12 +144,16 @@ import Testing
   }
 
   @Test func `of hostile bytes is none or a state within limits`() {
-    let bytes = StateFile.encode(history)
+    let bytes = StateFile.encode(
+      history, running: .init(life: Life(rawValue: 7), pid: 4711, startedWall: 1 << 60))
     for index in bytes.indices {
       for value: UInt8 in [0, 10, 32, 45, 57, 255] {
         var changed = bytes
         changed[index] = value
-        if let state = StateFile.decode(changed) { #expect(state.row <= 1_000_000_000) }
+        if let state = StateFile.decode(changed) {
+          #expect(state.history.row <= 1_000_000_000)
+          #expect(state.running.map { $0.pid > 0 } ?? true)
+        }
       }
     }
   }
@@ -212,7 +220,7 @@ import Testing
       source.split(separator: "\"").filter { $0.utf8.count == 32 && $0.allSatisfy(\.isHexDigit) })
     let explained = Set(
       catalog.split(separator: "\n").filter { $0.hasPrefix("-- ") }.map { $0.dropFirst(3) })
-    #expect(sent.count == 4)
+    #expect(sent.count == 5)
     #expect(sent == explained)
   }
 }
