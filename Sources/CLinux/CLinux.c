@@ -6,6 +6,8 @@ const char *guardian_signal_abbreviation(int signal) { return sigabbrev_np(signa
 
 int guardian_set_pipe_size(int pipe, int bytes) { return fcntl(pipe, F_SETPIPE_SZ, bytes); }
 
+const int guardian_open_path = O_PATH;
+
 ssize_t guardian_read_process(pid_t pid, const struct iovec *into, const struct iovec *from,
                               unsigned long from_count) {
   return process_vm_readv(pid, into, 1, from, from_count, 0);

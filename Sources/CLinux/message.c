@@ -188,6 +188,17 @@ int guardian_connect_packet(const char *path) {
   return number;
 }
 
+bool guardian_accepts_stream(const char *path) {
+  int number = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (number < 0)
+    return false;
+  bool accepted = with_address(number, path, false, connect) == 0;
+  int error = errno;
+  close(number);
+  errno = error;
+  return accepted;
+}
+
 int guardian_accept(int socket) { return accept4(socket, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK); }
 
 uid_t guardian_peer_user(int socket) {

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/close_range.h>
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <stddef.h>
@@ -41,6 +42,9 @@ enum {
   /* Upper end of the loop where close_range is missing. */
   CLOSE_LOOP_END = 65536,
   MAX_DESCRIPTORS = 60,
+  /* Half a minute in all: a program may lie on a slow disk. */
+  FORK_WAIT_MILLISECONDS = 100,
+  FORK_WAITS = 300,
 };
 
 /* guardian has one thread, so one stack is enough; it is made once. */
@@ -52,6 +56,7 @@ struct child {
   int pipe; /* -1: memory is shared */
   volatile int step;
   volatile int error;
+  volatile int detail;
 };
 
 static long sys_rt_sigprocmask(int how, const uint64_t *set, uint64_t *old) {
@@ -84,7 +89,7 @@ static int fail(struct child *child, int step) {
   child->step = step;
   child->error = error;
   if (child->pipe >= 0) {
-    int words[2] = {step, error};
+    int words[3] = {step, error, child->detail};
     while (write(child->pipe, words, sizeof words) < 0 && errno == EINTR) {
     }
   }
@@ -130,6 +135,7 @@ static void place_descriptors(struct child *child) {
   }
   /* First out of each other's way, then into place. */
   for (uint32_t i = 0; i < plan->descriptor_count; i++) {
+    child->detail = plan->descriptors[i].to;
     parked[i] = fcntl(plan->descriptors[i].from, F_DUPFD_CLOEXEC, PARKING);
     if (parked[i] < 0)
       fail(child, GUARDIAN_SPAWN_DESCRIPTORS);
@@ -142,6 +148,7 @@ static void place_descriptors(struct child *child) {
   unsigned next = 0;
   for (uint32_t i = 0; i < plan->descriptor_count; i++) {
     unsigned to = (unsigned)plan->descriptors[i].to;
+    child->detail = (int)to;
     if (to < next || to >= PARKING) {
       errno = EINVAL;
       fail(child, GUARDIAN_SPAWN_DESCRIPTORS);
@@ -155,12 +162,23 @@ static void place_descriptors(struct child *child) {
   close_span(child->pipe, next, ~0u);
 }
 
+/* Groups first: without the old user's rights they could not be changed any more. Each call
+ * changes this process alone: the C library's wrappers would change guardian too. */
 static void change_user(struct child *child) {
   const struct guardian_spawn_plan *plan = child->plan;
-  if (syscall(SYS_setgroups, plan->group_count, plan->groups) != 0 ||
-      syscall(SYS_setresgid, plan->gid, plan->gid, plan->gid) != 0 ||
-      syscall(SYS_setresuid, plan->uid, plan->uid, plan->uid) != 0)
-    fail(child, GUARDIAN_SPAWN_USER);
+  if (plan->flags & GUARDIAN_SPAWN_SET_GROUPS &&
+      syscall(SYS_setgroups, plan->group_count, plan->groups) != 0)
+    fail(child, GUARDIAN_SPAWN_GROUPS);
+  if (plan->flags & GUARDIAN_SPAWN_SET_GID &&
+      syscall(SYS_setresgid, plan->gid, plan->gid, plan->gid) != 0)
+    fail(child, GUARDIAN_SPAWN_GID);
+  if (plan->flags & GUARDIAN_SPAWN_SET_UID) {
+    if (syscall(SYS_setresuid, plan->uid, plan->uid, plan->uid) != 0)
+      fail(child, GUARDIAN_SPAWN_UID);
+    /* Ambient capabilities, with which a guardian that is not root may change the user, would
+     * pass the change and exec. Without any there is nothing to clear, and an old kernel has none. */
+    prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
+  }
 }
 
 static int run_child(void *argument) {
@@ -209,12 +227,12 @@ static int run_child(void *argument) {
   for (uint32_t i = 0; i < plan->limit_count; i++) {
     /* prlimit64's own struct: the same on every word size. */
     uint64_t limit[2] = {plan->limits[i].soft, plan->limits[i].hard};
+    child->detail = (int)i;
     if (syscall(SYS_prlimit64, 0, plan->limits[i].resource, limit, NULL) != 0)
       fail(child, GUARDIAN_SPAWN_LIMIT);
   }
 
-  if (plan->flags & GUARDIAN_SPAWN_CHANGE_USER)
-    change_user(child);
+  change_user(child);
   if (plan->directory && chdir(plan->directory) != 0)
     fail(child, GUARDIAN_SPAWN_DIRECTORY);
 
@@ -240,7 +258,7 @@ static int run_child(void *argument) {
 
 /* Memory is a copy: a pipe that exec closes tells success by its end. */
 static struct guardian_spawn_result spawn_by_fork(struct child *child) {
-  struct guardian_spawn_result result = {-1, -1, GUARDIAN_SPAWN_CLONE, 0};
+  struct guardian_spawn_result result = {-1, -1, GUARDIAN_SPAWN_CLONE, 0, 0};
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) {
     result.error = errno;
@@ -263,22 +281,34 @@ static struct guardian_spawn_result spawn_by_fork(struct child *child) {
   result.pidfd = (int)syscall(SYS_pidfd_open, pid, 0); /* not reaped yet: it is the right one */
   result.step = GUARDIAN_SPAWN_NONE;
   result.error = 0;
-  int words[2] = {0, 0};
+  int words[3] = {0, 0, 0};
   ssize_t count;
+  /* Processes of the new user may stop the child before it has executed anything: it is woken
+   * each time, and not waited for for ever. */
+  for (int waits = 0; waits < FORK_WAITS; waits++) {
+    struct pollfd end = {.fd = ends[0], .events = POLLIN};
+    int ready = poll(&end, 1, FORK_WAIT_MILLISECONDS);
+    if (ready > 0 || (ready < 0 && errno != EINTR))
+      break;
+    kill(pid, waits + 1 < FORK_WAITS ? SIGCONT : SIGKILL);
+    if (waits + 1 == FORK_WAITS)
+      words[0] = GUARDIAN_SPAWN_EXEC, words[1] = ETIMEDOUT;
+  }
   do
     count = read(ends[0], words, sizeof words);
   while (count < 0 && errno == EINTR);
-  if (count == (ssize_t)sizeof words) {
+  if (count == (ssize_t)sizeof words || words[0] != GUARDIAN_SPAWN_NONE) {
     result.step = words[0];
     result.error = words[1];
+    result.detail = words[2];
   }
   close(ends[0]);
   return result;
 }
 
 struct guardian_spawn_result guardian_spawn(const struct guardian_spawn_plan *plan) {
-  struct child child = {plan, getpid(), -1, GUARDIAN_SPAWN_NONE, 0};
-  struct guardian_spawn_result result = {-1, -1, GUARDIAN_SPAWN_CLONE, 0};
+  struct child child = {plan, getpid(), -1, GUARDIAN_SPAWN_NONE, 0, 0};
+  struct guardian_spawn_result result = {-1, -1, GUARDIAN_SPAWN_CLONE, 0, 0};
   uint64_t all = ~UINT64_C(0), before = 0;
 
   sys_rt_sigprocmask(SIG_SETMASK, &all, &before);
@@ -288,7 +318,11 @@ struct guardian_spawn_result guardian_spawn(const struct guardian_spawn_plan *pl
     if (stack != MAP_FAILED)
       child_stack = stack;
   }
-  if (plan->flags & GUARDIAN_SPAWN_PLAIN_FORK || !child_stack) {
+  /* Memory is never shared with a process of another user: others of that user may signal it
+   * (STOP would suspend guardian too), and the change makes shared memory undumpable, so that a
+   * guardian that is not root could not open its own files in /proc any more. */
+  if (plan->flags & (GUARDIAN_SPAWN_PLAIN_FORK | GUARDIAN_SPAWN_SET_UID | GUARDIAN_SPAWN_SET_GID) ||
+      !child_stack) {
     result = spawn_by_fork(&child);
   } else {
     int pidfd = -1;
@@ -297,7 +331,7 @@ struct guardian_spawn_result guardian_spawn(const struct guardian_spawn_plan *pl
     pid_t pid = clone(run_child, child_stack + STACK_SIZE,
                       CLONE_VM | CLONE_VFORK | CLONE_PIDFD | SIGCHLD, &child, &pidfd);
     if (pid >= 0) {
-      result = (struct guardian_spawn_result){pid, pidfd, child.step, child.error};
+      result = (struct guardian_spawn_result){pid, pidfd, child.step, child.error, child.detail};
     } else if (errno == EINVAL || errno == ENOSYS || errno == EPERM) {
       result = spawn_by_fork(&child);
     } else {

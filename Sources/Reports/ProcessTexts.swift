@@ -130,7 +130,8 @@ extension ProcessTexts {
       let name = line.prefix(26).trimmingSpaces
       let words = line.dropFirst(26).split(separator: " ")
       guard !name.isEmpty, words.count >= 2 else { continue }
-      let unit = words.count > 2 ? " \(words[2])" : ""
+      let isFree = words[0] == "unlimited" && words[1] == "unlimited"
+      let unit = words.count > 2 && !isFree ? " \(words[2])" : ""
       result[String(name)] =
         words[0] == words[1] ? words[0] + unit : "\(words[0]) of \(words[1])\(unit)"
     }

@@ -305,8 +305,26 @@ package enum ReportText {
     page.field("  cgroup", process.cgroup)
     page.field("  oom kills", process.oomKills.map(String.init))
     pairs("Pressure", process.pressure ?? [:], &page)
-    pairs("Limits", process.limits ?? [:], &page)
+    limits(process.limits ?? [:], &page)
     pairs("Environment", process.environment ?? [:], &page)
+  }
+
+  /// "Max open files" → "open files"; what has no limit on one line.
+  private static func limits(_ values: [String: String], _ page: inout Page) {
+    guard !values.isEmpty else { return }
+    page.title("Limits")
+    var named: [(name: String, value: String)] = values.map { name, value in
+      (name.hasPrefix("Max ") ? String(name.dropFirst(4)) : name, value)
+    }
+    named.sort { $0.name < $1.name }
+    let width = named.reduce(0) { max($0, $1.name.count) } + 2
+    func row(_ name: String, _ value: String) {
+      let gap = String(repeating: " ", count: max(1, width - name.count))
+      page.add("  " + name + gap + value)
+    }
+    for (name, value) in named where value != "unlimited" { row(name, value) }
+    let free = named.filter { $0.value == "unlimited" }.map(\.name)
+    if !free.isEmpty { row("unlimited", free.joined(separator: ", ")) }
   }
 
   private static func pairs(_ title: String, _ values: [String: String], _ page: inout Page) {

@@ -76,6 +76,13 @@ package enum OutputTarget: Hashable, Sendable {
   case file(String)
 }
 
+/// Whether the kernel may write a core of its own for a program that crashed.
+package enum KernelCore: String, CaseIterable, Hashable, Sendable {
+  /// As without guardian.
+  case keep
+  case none
+}
+
 /// A resource limit, setrlimit(2). nil: infinity.
 package struct ResourceLimit: Hashable, Sendable {
   /// As in `prlimit`, lower case: "nofile", "core", …
@@ -134,9 +141,14 @@ package struct Configuration: Hashable, Sendable {
   package var workingDirectory: String?
   /// Added to guardian's own environment, in order, names unique.
   package var environment: [EnvironmentVariable] = []
+  /// Absolute; with a `-` before it the file may be missing. Later ones are stronger.
   package var environmentFiles: [String] = []
+  /// What the files said when they were last read; `environment` is stronger.
+  package internal(set) var fileEnvironment: [FileVariable] = []
   package var user: String?
   package var group: String?
+  /// What `user` and `group` stood for when they were last looked up.
+  package internal(set) var account = Account()
   package var umask: UInt32?
   package var nice: Int?
   package var oomScoreAdjust: Int?
@@ -144,6 +156,10 @@ package struct Configuration: Hashable, Sendable {
   package var standardInput = InputSource.inherit
   package var standardOutput = OutputTarget.inherit
   package var standardError = OutputTarget.inherit
+  /// Bytes at which a file of output is rotated; nil: never.
+  package var logBytes: UInt64? = 16 << 20
+  /// Rotated files that are kept.
+  package var logKeep = 4
   package var listen: [String] = []
 
   // Readiness and health.
@@ -170,6 +186,7 @@ package struct Configuration: Hashable, Sendable {
   /// nil: infinity.
   package var reportTimeout: Duration? = .seconds(30)
   package var handler = true
+  package var kernelCore = KernelCore.keep
   /// nil: all.
   package var reportsKeep: Int? = 100
   /// nil: no limit.

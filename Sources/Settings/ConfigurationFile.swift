@@ -19,7 +19,7 @@ enum ConfigurationFile {
 
   private static func layer(_ path: String, _ options: [Option]) throws(SettingsError) -> Layer {
     let table: TomlTable
-    let bytes = try read(path)
+    let bytes = try read(path, what: "configuration file") ?? []
     do throws(TomlError) {
       table = try TomlTable(text: bytes)
     } catch {
@@ -30,16 +30,21 @@ enum ConfigurationFile {
     return try layer(table, path, options)
   }
 
-  private static func read(_ path: String) throws(SettingsError) -> [UInt8] {
+  /// - Parameter mayBeMissing: nil is returned then.
+  static func read(
+    _ path: String, what: String, mayBeMissing: Bool = false
+  ) throws(SettingsError) -> [UInt8]? {
     func failure(_ cause: String) -> SettingsError {
-      SettingsError(
-        .file(path, line: 0, column: 0), "cannot read the configuration file: " + cause)
+      SettingsError(.file(path, line: 0, column: 0), "cannot read the \(what): " + cause)
     }
     func failure(_ number: Int32) -> SettingsError {
       failure(unsafe String(cString: strerror(number)))
     }
     let descriptor = unsafe guardian_open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY)
-    guard descriptor >= 0 else { throw failure(errno) }
+    guard descriptor >= 0 else {
+      if mayBeMissing, errno == ENOENT { return nil }
+      throw failure(errno)
+    }
     defer { close(descriptor) }
     var bytes: [UInt8] = []
     while true {

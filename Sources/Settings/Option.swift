@@ -64,7 +64,9 @@ package struct Option: Sendable {
   package let get: @Sendable (Configuration) -> [String]
 
   /// "GUARDIAN_MAX_CRASHES"
-  package var variable: String {
+  package var variable: String { Option.variable(name) }
+
+  static func variable(_ name: String) -> String {
     "GUARDIAN_" + String(name.map { $0 == "-" ? "_" : $0 }).uppercased()
   }
 }

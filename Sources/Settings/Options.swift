@@ -89,36 +89,81 @@ extension Option {
       help: "Add a variable to the program's environment",
       details: "In a file this is the table [env] with one key for each variable."),
     .list(
-      "env-file", status: .planned, .start, .file, \.environmentFiles, defaultText: "none",
-      help: "Read variables for the program from FILE, a NAME=VALUE on each line"),
+      "env-file", .start, .file, \.environmentFiles, defaultText: "none",
+      help: "Read variables for the program from FILE, a NAME=VALUE on each line",
+      details: """
+        A line that begins with # or ; is a comment. A value may stand in single or double quotes \
+        and then go over lines; a backslash makes the next character plain, in double quotes only \
+        before a quote, $, ` and another backslash. Nothing is expanded. Later files go over \
+        earlier ones, and env goes over all. With a - before it FILE may be missing. The files are \
+        read when guardian starts and at guardianctl reload; the next life gets what they said.
+        """),
     .one(
-      "user", short: "u", status: .planned, .start, Kind<String>.user.optional, \.user,
-      defaultText: "guardian's own", help: "Start the program as this user"),
+      "user", short: "u", .start, Kind<String>.user.optional, \.user,
+      defaultText: "guardian's own", help: "Start the program as this user",
+      details: """
+        With the user's group and supplementary groups, and with HOME, USER, LOGNAME and SHELL of \
+        the account; env and env-file go over those. HOME is left out if it is /, SHELL if it is \
+        no login shell. A number without an account needs group. The account is looked up when \
+        guardian starts and at guardianctl reload. Without the right to change the user the start \
+        fails.
+        """),
     .one(
-      "group", short: "g", status: .planned, .start, Kind<String>.group.optional, \.group,
-      defaultText: "the user's", help: "Start the program with this group"),
+      "group", short: "g", .start, Kind<String>.group.optional, \.group,
+      defaultText: "the user's", help: "Start the program with this group",
+      details: "Without user the supplementary groups stay guardian's own."),
     .one(
-      "umask", status: .planned, .start, Kind<UInt32>.umask.optional, \.umask,
+      "umask", .start, Kind<UInt32>.umask.optional, \.umask,
       defaultText: "guardian's own", help: "File mode creation mask of the program"),
     .one(
-      "nice", status: .planned, .start, Kind<Int>.integer(-20...19).optional, \.nice,
+      "nice", .start, Kind<Int>.integer(-20...19).optional, \.nice,
       defaultText: "guardian's own", help: "Scheduling priority of the program; 19 is the lowest"),
     .one(
-      "oom-score-adjust", status: .planned, .start, Kind<Int>.integer(-1000...1000).optional,
+      "oom-score-adjust", .start, Kind<Int>.integer(-1000...1000).optional,
       \.oomScoreAdjust, defaultText: "guardian's own",
-      help: "How readily the kernel kills the program when memory is short; -1000: never"),
+      help: "How readily the kernel kills the program when memory is short; -1000: never",
+      details: "Less than guardian's own needs the capability CAP_SYS_RESOURCE."),
     .list(
-      "limit", status: .planned, .start, .limit, \.limits, defaultText: "guardian's own",
-      help: "Resource limit of the program, named as in prlimit(1)"),
+      "limit", .start, .limit, \.limits, defaultText: "guardian's own",
+      help: "Resource limit of the program, named as in prlimit(1)",
+      details: """
+        Without HARD both limits are SOFT. The units are those of setrlimit(2): bytes, seconds, \
+        or a count. A hard limit above guardian's own needs the capability CAP_SYS_RESOURCE; a \
+        limit that cannot be set is a start that failed.
+        """),
     .one(
-      "stdin", status: .planned, .start, .choice, \.standardInput,
-      help: "Where the program's standard input comes from"),
+      "stdin", .start, .choice, \.standardInput,
+      help: "Where the program's standard input comes from",
+      details: "null is /dev/null: reading ends at once."),
     .one(
-      "stdout", status: .planned, .start, .output, \.standardOutput,
-      help: "Where the program's standard output goes"),
+      "stdout", .start, .output, \.standardOutput,
+      help: "Where the program's standard output goes",
+      details: """
+        inherit: to guardian's own, without a way through guardian. null: nowhere. file: through \
+        guardian to the end of this file, which is made with mode 0640 if it is not there, and \
+        rotated: see log-bytes. It must be a plain file, not a symbolic link. journal: through \
+        guardian to systemd's journal, with the name as identifier; where there is no journal, as \
+        inherit. A file or journal that takes nothing never stops the program: that is said once, \
+        and what is lost is counted.
+        """),
     .one(
-      "stderr", status: .planned, .start, .output, \.standardError,
-      help: "Where the program's standard error goes; its tail is kept for reports in any case"),
+      "stderr", .start, .output, \.standardError,
+      help: "Where the program's standard error goes; its tail is kept for reports in any case",
+      details: """
+        As for stdout. guardian's own messages stay on guardian's standard error. If both are the \
+        same file, their order in it is that of whole pieces, not of single lines.
+        """),
+    .one(
+      "log-bytes", .start, Kind<UInt64>.size.or("infinity", " for no limit"), \.logBytes,
+      help: "Rotate a file of stdout or stderr before it is larger than this",
+      details: """
+        PATH becomes PATH.1, PATH.1 becomes PATH.2 and so on; lines are not torn, so that a file \
+        may be larger by one. HUP to guardian opens the files anew and goes on to the program: for \
+        logrotate set infinity here, or leave logrotate out.
+        """),
+    .one(
+      "log-keep", .start, Kind<Int>.integer(0...1000), \.logKeep,
+      help: "How many rotated files are kept"),
     .list(
       "listen", status: .planned, .start, .text("ADDRESS", "tcp:ADDR:PORT or unix:PATH"), \.listen,
       defaultText: "none", help: "Open a listening socket and hand it to every life"),
@@ -194,6 +239,14 @@ extension Option {
       details: """
         Without it a report has the ending and the last lines of standard error, but no snapshot, \
         no stack and no breadcrumbs.
+        """),
+    .one(
+      "kernel-core", .reports, .choice, \.kernelCore,
+      help: "Whether the kernel may write a core of its own when the program crashes",
+      details: """
+        keep: as without guardian. none: the program starts with a soft core limit of 1 byte, \
+        which writes no file and no pipe (core(5)); a program that raises its own limit gets its \
+        core. guardian's reports need no core, and a restart waits until one is written.
         """),
     .one(
       "reports-keep", .reports, Kind<Int>.integer(1...1_000_000).or("infinity", " for all"),

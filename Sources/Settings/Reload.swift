@@ -32,6 +32,15 @@ extension Settings {
       }
     }
     if current.command != new.command { pending.append("command") }
+    // The same names, other contents.
+    if result.fileEnvironment != new.fileEnvironment {
+      result.fileEnvironment = new.fileEnvironment
+      if !applied.contains("env-file") { applied.append("env-file") }
+    }
+    if result.account != new.account {
+      result.account = new.account
+      if !applied.contains("user"), !applied.contains("group") { applied.append("user") }
+    }
     return Reloaded(configuration: result, applied: applied, pending: pending)
   }
 
@@ -49,6 +58,19 @@ extension Settings {
       "success-exit-status": { $0.successExitStatus = $1.successExitStatus },
       "exit-as-signal": { $0.exitAsSignal = $1.exitAsSignal },
       "on-give-up": { $0.onGiveUp = $1.onGiveUp },
+      "working-directory": { $0.workingDirectory = $1.workingDirectory },
+      "env": { $0.environment = $1.environment },
+      "env-file": { $0.environmentFiles = $1.environmentFiles },
+      "user": { $0.user = $1.user },
+      "group": { $0.group = $1.group },
+      "umask": { $0.umask = $1.umask },
+      "nice": { $0.nice = $1.nice },
+      "oom-score-adjust": { $0.oomScoreAdjust = $1.oomScoreAdjust },
+      "limit": { $0.limits = $1.limits },
+      "stdin": { $0.standardInput = $1.standardInput },
+      "log-bytes": { $0.logBytes = $1.logBytes },
+      "log-keep": { $0.logKeep = $1.logKeep },
+      "kernel-core": { $0.kernelCore = $1.kernelCore },
       "stop-signal": { $0.stopSignal = $1.stopSignal },
       "stop-timeout": { $0.stopTimeout = $1.stopTimeout },
       "kill-mode": { $0.killMode = $1.killMode },

@@ -167,6 +167,58 @@ package enum Settings {
         configuration[keyPath: field] = try absolutePath(path)
       }
     }
+    for field in [\Configuration.standardOutput, \.standardError] {
+      if case .file(let path) = configuration[keyPath: field] {
+        configuration[keyPath: field] = .file(try absolutePath(path))
+      }
+    }
+    try resolve(&configuration, given)
+  }
+
+  /// What options only name: files of variables, users, groups.
+  private static func resolve(
+    _ configuration: inout Configuration, _ given: [String: SettingsError.Place]
+  ) throws(SettingsError) {
+    var files: [String] = []
+    for file in configuration.environmentFiles {
+      // Absolute, as they are read again later.
+      let isOptional = file.hasPrefix("-")
+      let path = try absolutePath(isOptional ? String(file.dropFirst()) : file)
+      files.append((isOptional ? "-" : "") + path)
+      for variable in try EnvironmentFile.read(files.last ?? path) {
+        configuration.fileEnvironment.removeAll { $0.name == variable.name }
+        configuration.fileEnvironment.append(variable)
+      }
+    }
+    configuration.environmentFiles = files
+
+    func resolved<Value>(
+      _ name: String, _ text: String, _ find: (String) throws(BadValue) -> Value
+    ) throws(SettingsError) -> Value {
+      do { return try find(text) } catch {
+        let place = given[name] ?? .commandLine
+        throw SettingsError(place, place.subject(name) + ": " + error.text)
+      }
+    }
+    if let user = configuration.user {
+      configuration.account = try resolved("user", user, Accounts.user)
+    }
+    if let group = configuration.group {
+      configuration.account.gid = try resolved("group", group, Accounts.group)
+    }
+    if configuration.account.uid != nil, configuration.account.gid == nil {
+      let place = given["user"] ?? .commandLine
+      throw SettingsError(
+        place,
+        place.subject("user") + ": the number \(configuration.user ?? "") has no account, and so "
+          + "no group: give one with group")
+    }
+    if configuration.kernelCore == .none,
+      configuration.limits.contains(where: { $0.name == "core" })
+    {
+      throw SettingsError(
+        given["limit"] ?? .commandLine, "kernel-core none and a limit of core exclude each other")
+    }
   }
 
   /// Variables that look like misspelled ones of ours. They may belong to the program, so they are
@@ -196,11 +248,13 @@ struct Layer {
 
 extension SettingsError.Place {
   /// The option as the one who wrote it there calls it.
-  func subject(_ option: Option) -> String {
+  func subject(_ option: Option) -> String { subject(option.name) }
+
+  func subject(_ name: String) -> String {
     switch self {
-    case .commandLine: "option '--\(option.name)'"
-    case .variable: "variable '\(option.variable)'"
-    case .file: "key '\(option.name)'"
+    case .commandLine: "option '--\(name)'"
+    case .variable: "variable '\(Option.variable(name))'"
+    case .file: "key '\(name)'"
     }
   }
 }

@@ -11,7 +11,10 @@ final class Channel {
   let folder: String
   let bell: FileDescriptor
   let notify: FileDescriptor
-  let output: ProgramOutput
+  /// Standard error.
+  let errors: ProgramOutput
+  /// Standard output, where it goes through guardian.
+  let output: ProgramOutput?
   /// Why its life is without a handler: there was no room for the ring.
   let noRing: SystemError?
   private let ring: FileDescriptor
@@ -19,7 +22,8 @@ final class Channel {
 
   /// Under `runtime`, which others may pass through but not read.
   init(
-    life: UInt32, runtime: String, captureTimeout: Duration, sink: OutputSink, loop: EventLoop
+    life: UInt32, runtime: String, captureTimeout: Duration, streams: StandardStreams,
+    user: Launch.User, loop: EventLoop
   ) throws(SystemError) {
     self.life = life
     folder = runtime + "/" + Randomness.hex(bytes: 16)
@@ -29,13 +33,47 @@ final class Channel {
       noRing = try Channel.begin(ring, life: life, captureTimeout: captureTimeout)
       bell = try Sockets.bindDatagram(folder + "/bell", mode: 0o666)
       notify = try Sockets.bindDatagram(folder + "/notify", mode: 0o666, descriptors: true)
-      output = try ProgramOutput(folder: folder, sink: sink, loop: loop)
+      errors = try ProgramOutput(
+        folder: folder, stream: .stderr, sink: streams.error, tap: streams.tap, user: user,
+        loop: loop)
+      if let sink = streams.output {
+        output = try ProgramOutput(
+          folder: folder, stream: .stdout, sink: sink, tap: streams.tap, user: user, loop: loop)
+      } else {
+        output = nil
+      }
       // The program may run as another user: it may enter, and must know the name.
       try Files.setPermissions(folder, 0o711)
     } catch {
       Files.removeShallow(folder)
       throw error
     }
+  }
+
+  /// Whatever of the program's goes through guardian; standard error is the last, as reports read
+  /// it to its end.
+  var outputs: [ProgramOutput] { (output.map { [$0] } ?? []) + [errors] }
+
+  func beginOutputs() { for output in outputs { output.begin() } }
+  func resumeOutputs() { for output in outputs { output.resume() } }
+  func drainOutputs() { for output in outputs { output.drain() } }
+
+  /// The kept last lines of both, in the order they came.
+  var lastLines: [OutputTail.Line] {
+    guard let output else { return errors.tail.all }
+    let (first, second) = (output.tail.all, errors.tail.all)
+    var lines: [OutputTail.Line] = []
+    var (one, other) = (first[...], second[...])
+    while let left = one.first, let right = other.first {
+      if left.time <= right.time {
+        lines.append(left)
+        one.removeFirst()
+      } else {
+        lines.append(right)
+        other.removeFirst()
+      }
+    }
+    return lines + one + other
   }
 
   /// Whether a folder's name is that of a channel.

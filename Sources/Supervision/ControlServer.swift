@@ -25,7 +25,7 @@ final class ControlClient {
   /// Bytes of output that it did not take.
   var dropped: UInt64 = 0
   /// The beginning of a line whose end has not come.
-  var openLine: [UInt8] = []
+  var openLines: [OutputStream: [UInt8]] = [:]
 
   enum Interest {
     case none

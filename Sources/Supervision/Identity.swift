@@ -14,6 +14,13 @@ enum Identity {
       settings.add(variable.name.utf8)
       settings.add(variable.value.utf8)
     }
+    for variable in configuration.fileEnvironment {
+      settings.add(variable.name.utf8)
+      settings.add(variable.value)
+    }
+    for number in [configuration.account.uid, configuration.account.gid] {
+      settings.add(number.map(UInt64.init) ?? .max)
+    }
     return CrashHistory.Identity(
       binary: binary.text, command: words.text, configuration: settings.text)
   }

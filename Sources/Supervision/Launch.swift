@@ -7,26 +7,52 @@ import Kernel
 package struct LaunchFailure: Error {
   let step: guardian_spawn_step
   package let errno: Int32
+  /// As `guardian_spawn_result.detail`.
+  let detail: Int32
 
-  /// "cannot execute '/bin/x': no such file" without what follows from it.
-  func words(_ launch: Launch) -> String {
+  /// The step as the system calls it, with what it was done to, and the cause: "cannot start
+  /// './x': setrlimit nofile=1000000: Operation not permitted" without what follows from it.
+  package func words(_ launch: Launch) -> String {
     let path = Printable.text(launch.path)
-    let doing: String =
+    let cause = SystemError.text(errno)
+    let step: String? =
       switch step {
-      case GUARDIAN_SPAWN_CLONE: "create a process for"
-      case GUARDIAN_SPAWN_GROUP: "make a process group for"
-      case GUARDIAN_SPAWN_TERMINAL: "give the terminal to"
-      case GUARDIAN_SPAWN_DESCRIPTORS: "set up the descriptors of"
-      case GUARDIAN_SPAWN_OOM_SCORE: "set the OOM score of"
-      case GUARDIAN_SPAWN_NICE: "set the priority of"
-      case GUARDIAN_SPAWN_LIMIT: "set a resource limit of"
-      case GUARDIAN_SPAWN_USER: "change the user of"
-      case GUARDIAN_SPAWN_DIRECTORY:
-        "enter the working directory '\(launch.directory ?? "")' for"
-      case GUARDIAN_SPAWN_DEATH_SIGNAL: "set the death signal of"
-      default: "execute"
+      case GUARDIAN_SPAWN_CLONE: "clone"
+      case GUARDIAN_SPAWN_GROUP: "setpgid"
+      case GUARDIAN_SPAWN_TERMINAL: "tcsetpgrp"
+      case GUARDIAN_SPAWN_DESCRIPTORS: "descriptor \(detail)"
+      case GUARDIAN_SPAWN_OOM_SCORE: "oom_score_adj=\(launch.oomScoreAdjust ?? 0)"
+      case GUARDIAN_SPAWN_NICE: "setpriority nice=\(launch.nice ?? 0)"
+      case GUARDIAN_SPAWN_LIMIT: "setrlimit " + limitWords(launch)
+      case GUARDIAN_SPAWN_GROUPS:
+        "setgroups " + (launch.user.groups ?? []).map { String($0) }.joined(separator: ",")
+      case GUARDIAN_SPAWN_GID: "setgid \(launch.user.gid ?? 0)"
+      case GUARDIAN_SPAWN_UID: "setuid \(launch.user.uid ?? 0)"
+      case GUARDIAN_SPAWN_DIRECTORY: "chdir '\(Printable.text((launch.directory ?? "").utf8))'"
+      case GUARDIAN_SPAWN_DEATH_SIGNAL: "prctl PR_SET_PDEATHSIG=\(launch.deathSignal)"
+      default: nil
       }
-    return "cannot \(doing) '\(path)': \(SystemError.text(errno))"
+    if let step { return "cannot start '\(path)': \(step): \(cause)" }
+    return "cannot execute '\(path)': \(cause)" + explanation(path)
+  }
+
+  private func limitWords(_ launch: Launch) -> String {
+    guard launch.limits.indices.contains(Int(detail)) else { return "" }
+    let limit = launch.limits[Int(detail)]
+    func text(_ value: UInt64) -> String { value == .max ? "infinity" : String(value) }
+    let hard = limit.hard == limit.soft ? "" : ":" + text(limit.hard)
+    return (ResourceNames.name(limit.resource) ?? "\(limit.resource)") + "=" + text(limit.soft)
+      + hard
+  }
+
+  /// What the errno of an exec does not say.
+  private func explanation(_ path: String) -> String {
+    switch errno {
+    case ENOENT where Files.exists(path): " (the file is there: its interpreter or loader is not)"
+    // Counted when the user is changed, refused by exec (execve(2)).
+    case EAGAIN: " (the user has as many processes as its limit nproc allows)"
+    default: ""
+    }
   }
 }
 
@@ -52,10 +78,17 @@ package struct Launch {
       self.hard = hard
     }
   }
-  struct User {
-    let uid: UInt32
-    let gid: UInt32
-    let groups: [UInt32]
+  /// Whom it runs as; nil: as guardian does.
+  package struct User {
+    package var uid: UInt32?
+    package var gid: UInt32?
+    /// Supplementary.
+    package var groups: [UInt32]?
+    package init(uid: UInt32? = nil, gid: UInt32? = nil, groups: [UInt32]? = nil) {
+      self.uid = uid
+      self.gid = gid
+      self.groups = groups
+    }
   }
 
   /// As execve takes it.
@@ -67,14 +100,14 @@ package struct Launch {
   var signals = guardian_signal_state()
   package var ownGroup = false
   var terminal: Int32 = -1
-  var deathSignal: Int32 = 0
+  package var deathSignal: Int32 = 0
   package var directory: String?
   package var umask: UInt32?
   /// nil: as guardian itself was started.
-  var nice: Int32?
-  var oomScoreAdjust: Int32?
+  package var nice: Int32?
+  package var oomScoreAdjust: Int32?
   package var limits: [Limit] = []
-  var user: User?
+  package var user = User()
   /// Variables whose value becomes the child's own pid.
   var pidVariables: [String] = []
   /// Fork instead of sharing memory until exec.
@@ -98,7 +131,7 @@ package struct Launch {
     let limited = limits.map {
       guardian_spawn_limit(resource: $0.resource, soft: $0.soft, hard: $0.hard)
     }
-    let groups = user?.groups ?? []
+    let groups = user.groups ?? []
 
     var plan = unsafe guardian_spawn_plan()
     unsafe plan.path = UnsafePointer(pathVector.vector[0])
@@ -120,11 +153,15 @@ package struct Launch {
     }
     if oomScoreAdjust != nil { unsafe plan.oom_score_adjust = UnsafePointer(texts.vector[1]) }
     if directory != nil { unsafe plan.directory = UnsafePointer(texts.vector[0]) }
-    if let user {
-      flags |= GUARDIAN_SPAWN_CHANGE_USER.rawValue
-      unsafe plan.uid = user.uid
-      unsafe plan.gid = user.gid
+    if let uid = user.uid {
+      flags |= GUARDIAN_SPAWN_SET_UID.rawValue
+      unsafe plan.uid = uid
     }
+    if let gid = user.gid {
+      flags |= GUARDIAN_SPAWN_SET_GID.rawValue
+      unsafe plan.gid = gid
+    }
+    if user.groups != nil { flags |= GUARDIAN_SPAWN_SET_GROUPS.rawValue }
     if !pidVariables.isEmpty {
       flags |= GUARDIAN_SPAWN_WRITE_PID.rawValue
       func place(_ index: Int) -> UnsafeMutablePointer<CChar>? {
@@ -164,7 +201,7 @@ package struct Launch {
       }
       throw LaunchFailure(
         step: step == GUARDIAN_SPAWN_NONE ? GUARDIAN_SPAWN_CLONE : step,
-        errno: step == GUARDIAN_SPAWN_NONE ? ENOSYS : result.error)
+        errno: step == GUARDIAN_SPAWN_NONE ? ENOSYS : result.error, detail: result.detail)
     }
     return Child(pid: result.pid, pidfd: FileDescriptor(owning: result.pidfd))
   }

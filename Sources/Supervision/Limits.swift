@@ -19,6 +19,11 @@ enum Limit {
   /// After so long without progress a sink counts as stuck: the oldest output is dropped and
   /// counted, so that a broken log never stops the program.
   static let sinkPatience = Duration.seconds(5)
+  /// Between two attempts to open a file or a journal that is not there; made when there is
+  /// something to write, so that nothing wakes up for it.
+  static let sinkRetry = Duration.seconds(1)
+  /// Between two complaints about the same file: a disk may be full again and again.
+  static let sinkComplaintPause = Duration.seconds(10)
   /// Output pipes of earlier lives that descendants still hold open. The oldest is let go.
   static let earlierOutputs = 8
   /// Datagrams read at one wake-up, so that a flood of bells cannot starve the loop.

@@ -1,11 +1,11 @@
-// guardian's own standard error: what the program wrote goes on to it, and guardian's messages
-// between. Writing never blocks the loop. A stuck sink is waited for (the program then feels the
+// guardian's own standard error, or a stream like it: what the program wrote goes on to it, and
+// guardian's messages between. Writing never blocks the loop. A stuck sink is waited for (the program then feels the
 // back-pressure), after a while its oldest output is dropped and counted; it never stops anything.
 import CSystemd
 import Glibc
 import Kernel
 
-final class OutputSink {
+final class OutputSink: ProgramSink {
   private let loop: EventLoop
   /// Our own open file where the kernel lets us re-open it: O_NONBLOCK is a property of the open
   /// file, and the one we got is shared with whoever started us.
@@ -20,12 +20,15 @@ final class OutputSink {
   private var dropped: UInt64 = 0
   /// Called when output may be read again.
   var onRoom: () -> Void = {}
-  /// Sees what the program wrote, while somebody follows it.
-  var tap: ((ArraySlice<UInt8>) -> Void)?
+  /// Called when a write failed for good, with the errno and how many bytes were lost.
+  var onFailure: ((Int32, Int) -> Void)?
   let isTerminal: Bool
+  private let title: String
 
-  init(_ number: Int32, loop: EventLoop) {
+  /// - Parameter number: copied or opened anew.
+  init(_ number: Int32, loop: EventLoop, title: String = "standard error") {
     self.loop = loop
+    self.title = title
     isTerminal = isatty(number) == 1
     var status = stat()
     let known = unsafe fstat(number, &status) == 0
@@ -98,7 +101,11 @@ final class OutputSink {
       if errno == EINTR { continue }
       if errno == EAGAIN { return sent }
       // Nobody reads any more, or the disk is full: it is lost, and the program goes on.
-      dropped += UInt64(bytes.count - sent)
+      if let onFailure {
+        onFailure(errno, bytes.count - sent)
+      } else {
+        dropped += UInt64(bytes.count - sent)
+      }
       return bytes.count
     }
     return sent
@@ -145,7 +152,7 @@ final class OutputSink {
       writable?.isEnabled = false
       patience?.disarm()
       if dropped > 0 {
-        let text = "guardian: standard error took nothing for a while: \(dropped) bytes dropped\n"
+        let text = "guardian: \(title) took nothing for a while: \(dropped) bytes dropped\n"
         dropped = 0
         write(text)
       }

@@ -9,15 +9,15 @@ import Settings
 
 struct ProgramCommand {
   private let arguments: [[UInt8]]
-  private let base: Environment
+  /// guardian's environment without what is guardian's own.
+  private let foundation: Environment
+  private var base: Environment
   /// guardian's own environment, for its helpers.
   let ownEnvironment: Environment
   /// What every life has in common.
-  let launch: Launch
-  private let user: UInt32
+  private(set) var launch = Launch()
   private let null: SharedDescriptor?
-  private let output: Int32
-  private let input: Int32
+  private var input: Int32 = 0
   private let listening: [SharedDescriptor]
   private let cache = Cache()
 
@@ -66,16 +66,26 @@ struct ProgramCommand {
       for name in ["LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"] { environment[name] = nil }
     }
     self.listening = listening
+    foundation = environment
+    base = environment
+    null = try? SharedDescriptor(FileDescriptor.open("/dev/null", O_RDWR))
+    adopt(configuration)
+  }
+
+  /// What the configuration says of the next life.
+  mutating func adopt(_ configuration: Configuration) {
+    var environment = foundation
+    if let uid = configuration.account.uid {
+      Self.logIn(configuration.account.login, uid: uid, &environment)
+    }
+    for variable in configuration.fileEnvironment { environment[variable.name] = variable.value }
     for variable in configuration.environment { environment.set(variable.name, variable.value) }
     base = environment
-
-    null = try? SharedDescriptor(FileDescriptor.open("/dev/null", O_RDWR))
-    let nullNumber = null?.raw ?? 0
-    input = configuration.standardInput == .null ? nullNumber : 0
-    output = configuration.standardOutput == .null ? nullNumber : 1
+    input = configuration.standardInput == .null ? nullDescriptor : 0
 
     var launch = Launch()
     launch.arguments = arguments
+    launch.user = Self.change(to: configuration.account)
     launch.directory = configuration.workingDirectory
     launch.umask = configuration.umask
     launch.nice = configuration.nice.map { Int32(clamping: $0) }
@@ -86,15 +96,71 @@ struct ProgramCommand {
       return Launch.Limit(
         resource: resource, soft: limit.soft ?? .max, hard: limit.hard ?? .max)
     }
+    if configuration.kernelCore == .none { Self.forbidCore(&launch) }
     self.launch = launch
-    user = geteuid()
+    cache.key = nil
   }
+
+  /// As systemd does it for User=: what says nothing about the new user is taken away, as it
+  /// would speak of guardian's.
+  private static func logIn(
+    _ login: Account.Login?, uid: UInt32, _ environment: inout Environment
+  ) {
+    environment["USER"] = login.map { Array($0.name.utf8) }
+    environment["LOGNAME"] = login.map { Array($0.name.utf8) }
+    environment["HOME"] = login.flatMap { $0.home.isEmpty || $0.home == "/" ? nil : $0.home }
+      .map { Array($0.utf8) }
+    let placeholders = ["", "nologin", "false", "true", "sync"]
+    environment["SHELL"] = login.map(\.shell)
+      .flatMap { shell in
+        placeholders.contains(String(shell.split(separator: "/").last ?? "")) ? nil : shell
+      }
+      .map { Array($0.utf8) }
+  }
+
+  /// Only what differs: a guardian that is not root may be told its own user, and a namespace may
+  /// forbid setgroups where there is nothing to set.
+  private static func change(to account: Account) -> Launch.User {
+    var user = Launch.User(uid: account.uid, gid: account.gid, groups: account.groups)
+    let ownUser = account.uid == geteuid() && account.uid == getuid()
+    if ownUser {
+      user.uid = nil
+      // Groups given since its login would need a right that it does not have.
+      if geteuid() != 0 { user.groups = nil }
+    }
+    if account.gid == getegid() && account.gid == getgid() { user.gid = nil }
+    if let groups = user.groups {
+      var own = [gid_t](repeating: 0, count: 65536)
+      let count = unsafe getgroups(Int32(own.count), &own)
+      if count >= 0, Set(own.prefix(Int(count))) == Set(groups) { user.groups = nil }
+    }
+    return user
+  }
+
+  /// A soft limit of 1 byte is too little for a file, and with a pipe in core_pattern, where every
+  /// other limit is without effect, the kernel dumps nothing for it (core(5)). Where the hard limit
+  /// is 0 already there can be no file, and a pipe gets headers without memory.
+  private static func forbidCore(_ launch: inout Launch) {
+    var limit = rlimit()
+    _ = unsafe getrlimit(__rlimit_resource_t(RLIMIT_CORE.rawValue), &limit)
+    if limit.rlim_max > 0 {
+      launch.limits.append(
+        Launch.Limit(resource: 4, soft: 1, hard: UInt64(limit.rlim_max)))
+    } else if let filter = try? FileDescriptor.open("/proc/self/coredump_filter", O_WRONLY) {
+      // Inherited through fork and exec.
+      try? filter.writeAll(Array("0".utf8))
+    }
+  }
+
+  /// Whom the program runs as.
+  private var user: UInt32 { launch.user.uid ?? geteuid() }
 
   var nullDescriptor: Int32 { null?.raw ?? 0 }
   var shownPath: String? { cache.executable.map { Printable.text($0.path) } }
 
-  func descriptors(error: Int32) -> [(from: Int32, to: Int32)] {
-    [(input, 0), (output, 1), (error, 2)]
+  /// - Parameter output: nil: guardian's own.
+  func descriptors(output: Int32?, error: Int32?) -> [(from: Int32, to: Int32)] {
+    [(input, 0), (output ?? 1, 1), (error ?? 2, 2)]
       + listening.enumerated().map { ($0.element.raw, 3 + Int32($0.offset)) }
   }
 
@@ -167,4 +233,5 @@ enum ResourceNames {
     "rtprio": 14, "rttime": 15,
   ]
   static func number(_ name: String) -> Int32? { numbers[name] }
+  static func name(_ number: Int32) -> String? { numbers.first { $0.value == number }?.key }
 }

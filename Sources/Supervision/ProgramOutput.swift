@@ -1,4 +1,4 @@
-// One life's standard error: a FIFO that the program holds open for reading too, so that it is
+// One life's standard error, or its standard output where that goes through guardian: a FIFO that the program holds open for reading too, so that it is
 // not killed by SIGPIPE when guardian dies, or a pseudo-terminal when guardian writes to a
 // terminal, so that colours stay. What comes is passed on, its tail kept.
 import CLinux
@@ -7,7 +7,9 @@ import Kernel
 
 final class ProgramOutput {
   private let loop: EventLoop
-  private let sink: OutputSink
+  private let sink: ProgramSink
+  private let tap: OutputTap
+  let stream: OutputStream
   private let reading: FileDescriptor
   /// For the child; ours is closed after the spawn, or the end would never be seen.
   private var writing: FileDescriptor?
@@ -18,27 +20,35 @@ final class ProgramOutput {
   let isTerminal: Bool
 
   /// Made ahead of the life that writes to it; not watched until `begin`.
-  init(folder: String, sink: OutputSink, loop: EventLoop) throws(SystemError) {
+  /// - Parameter user: the program's; it may open its own /dev/stderr then.
+  init(
+    folder: String, stream: OutputStream, sink: ProgramSink, tap: OutputTap, user: Launch.User,
+    loop: EventLoop
+  ) throws(SystemError) {
     self.loop = loop
+    self.stream = stream
     self.sink = sink
+    self.tap = tap
     if sink.isTerminal, let pair = Terminal.openPair(like: 2) {
       reading = FileDescriptor(owning: pair.master)
       writing = FileDescriptor(owning: pair.slave)
       isTerminal = true
       try reading.setNonBlocking()
+      if let uid = user.uid { _ = fchown(pair.slave, uid, .max) }
       return
     }
     isTerminal = false
-    let path = folder + "/stderr"
+    let path = folder + "/" + stream.rawValue
     try Files.makeFIFO(path, mode: 0o600)
     reading = try FileDescriptor.open(path, O_RDONLY | O_NONBLOCK)
     writing = try FileDescriptor.open(path, O_RDWR)
+    if let uid = user.uid, let raw = writing?.raw { _ = fchown(raw, uid, .max) }
     // Fails when the user's share of pipe pages is used up: then it is 64 KiB.
     _ = guardian_set_pipe_size(reading.raw, Limit.pipeBytes)
   }
 
   /// The number to give to the child.
-  var childDescriptor: Int32 { writing?.raw ?? 2 }
+  var childDescriptor: Int32? { writing?.raw }
 
   /// The child has it: read.
   func begin() {
@@ -76,7 +86,7 @@ final class ProgramOutput {
       let bytes = buffer[..<count]
       tail.append(bytes, at: Clock.wall)
       sink.write(bytes)
-      sink.tap?(bytes)
+      tap.see?(stream, bytes)
       if !sink.hasRoom {
         source?.isEnabled = false
         break
@@ -96,7 +106,7 @@ final class ProgramOutput {
       left -= count
       tail.append(piece[..<count], at: Clock.wall)
       sink.write(piece[..<count])
-      sink.tap?(piece[..<count])
+      tap.see?(stream, piece[..<count])
     }
   }
 

@@ -136,8 +136,8 @@ extension Supervisor {
 
   /// The kept lines of the life before, while there is one, and of this one.
   private func sendTail(to client: ControlClient) {
-    var lines = lastTail?.all ?? []
-    if let life, life.ended == nil { lines += life.channel.output.tail.all }
+    var lines = lastLines
+    if let life, life.ended == nil { lines += life.channel.lastLines }
     send(
       lines.suffix(Limit.tailLines).map { line in
         ControlLine(time: Self.text(line.time), text: SafeText.decode(line.bytes))
@@ -166,13 +166,13 @@ extension Supervisor {
     let isFollowed =
       control?.clients.contains { if case .output = $0.interest { true } else { false } } ?? false
     if !isFollowed {
-      sink.tap = nil
-    } else if sink.tap == nil {
-      sink.tap = { [unowned self] in wrote($0) }
+      streams.tap.see = nil
+    } else if streams.tap.see == nil {
+      streams.tap.see = { [unowned self] in wrote($0, $1) }
     }
   }
 
-  private func wrote(_ bytes: ArraySlice<UInt8>) {
+  private func wrote(_ stream: OutputStream, _ bytes: ArraySlice<UInt8>) {
     guard let control else { return }
     let time = Self.text(Clock.wall)
     for client in control.clients {
@@ -181,7 +181,7 @@ extension Supervisor {
       let taken = bytes.suffix(client.hasRoom ? Limit.controlFollowBytes : 0)
       if taken.count < bytes.count {
         client.dropped += UInt64(bytes.count - taken.count)
-        client.openLine = []
+        client.openLines[stream] = []
         if !client.hasRoom { continue }
       }
       if client.dropped > 0 {
@@ -190,14 +190,17 @@ extension Supervisor {
       }
       var lines: [ControlLine] = []
       var rest = taken
+      // Each stream has its own line that goes on.
+      var openLine = client.openLines[stream] ?? []
       while let end = rest.firstIndex(of: UInt8(ascii: "\n")) {
-        var line = client.openLine + rest[..<end].prefix(Limit.lineBytes - client.openLine.count)
+        var line = openLine + rest[..<end].prefix(Limit.lineBytes - openLine.count)
         if line.last == UInt8(ascii: "\r") { line.removeLast() }
-        client.openLine = []
+        openLine = []
         lines.append(ControlLine(time: time, text: SafeText.decode(line)))
         rest = rest[(end + 1)...]
       }
-      client.openLine += rest.prefix(Limit.lineBytes - client.openLine.count)
+      openLine += rest.prefix(Limit.lineBytes - openLine.count)
+      client.openLines[stream] = openLine
       send(lines, to: client)
     }
   }

@@ -48,7 +48,10 @@ extension Supervisor {
     let hasTerminal = terminal?.isOurs ?? false
     launch.terminal = hasTerminal ? terminal?.raw ?? -1 : -1
     launch.deathSignal = configuration.onGuardianDeath == .kill ? SIGKILL : 0
-    launch.descriptors = command.descriptors(error: channel.output.childDescriptor)
+    launch.descriptors = command.descriptors(
+      output: streams.outputIsNull
+        ? command.nullDescriptor : channel.output?.childDescriptor,
+      error: channel.errors.childDescriptor)
     do {
       let child = try launch.start()
       let life = RunningLife(
@@ -57,7 +60,7 @@ extension Supervisor {
       self.life = life
       if number.rawValue > 1 { breathe() }
       later { [unowned self] in
-        channel.output.begin()
+        channel.beginOutputs()
         watch(life)
         if let error = channel.noRing {
           sayOnce("ring", "\(error): the program runs without the crash handler")
@@ -203,8 +206,8 @@ extension Supervisor {
     take(life)
     if self.life === life { self.life = nil }
     later { [unowned self] in
-      keepReading(life.channel.output)
-      lastTail = life.channel.output.tail
+      for output in life.channel.outputs { keepReading(output) }
+      lastLines = life.channel.lastLines
     }
     settle()
   }

@@ -36,7 +36,7 @@ extension Supervisor {
     incident.isOwed = false
     // An announced crash has one, or could not have one.
     if incident.slot == nil && incident.folder == nil { openFolder(incident) }
-    incident.life?.channel.output.drain()
+    incident.life?.channel.drainOutputs()
     if !incident.isCapturing { write(incident) }
   }
 
@@ -124,7 +124,7 @@ extension Supervisor {
       ringBytes = bytes
       facts.ring = RingDecoder.decode(bytes)
       facts.stopRequested = life.stopAsked
-      facts.stderr = life.channel.output.tail.all.map {
+      facts.stderr = life.channel.errors.tail.all.map {
         Incident.StderrLine(
           time: WallTime(nanosecondsSince1970: UInt64(clamping: $0.time)), bytes: $0.bytes,
           life: life.number.rawValue)

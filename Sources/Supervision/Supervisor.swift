@@ -14,9 +14,10 @@ import Settings
 
 package final class Supervisor {
   private(set) var configuration: Configuration
-  let command: ProgramCommand
+  private(set) var command: ProgramCommand
   let loop: EventLoop
   let sink: OutputSink
+  let streams: StandardStreams
   let instance: Instance
   let toolbox: Toolbox
   let manager = ServiceManager()
@@ -51,7 +52,7 @@ package final class Supervisor {
   var saidOnce: Set<String> = []
   var control: ControlServer?
   /// The last lines of the life before this one.
-  var lastTail: OutputTail?
+  var lastLines: [OutputTail.Line] = []
   var lastEndingWall: Int64?
   /// Since guardian began, by cause.
   var endings: [String: UInt64] = [:]
@@ -115,6 +116,7 @@ package final class Supervisor {
     self.configuration = configuration
     toolbox = Toolbox.find()
     command = ProgramCommand(configuration, arguments: arguments, environment: environment)
+    streams = StandardStreams(configuration, own: sink)
     terminal = Terminal.controlling()
     store = ReportStore(directory: configuration.stateDirectory + "/reports")
 
@@ -181,7 +183,7 @@ package final class Supervisor {
     } catch { throw .system(error) }
     control?.close()
     metricsFile?.write(metrics(isUp: false))
-    sink.finish(within: .milliseconds(500))
+    streams.finish(within: .milliseconds(500))
     instance.removeChannels()
     return leave ?? .exit(70)
   }
@@ -209,10 +211,13 @@ package final class Supervisor {
         try loop.watchSignal(signal) { [unowned self] info in received(info) })
     }
     preparation = try loop.whenIdle { [unowned self] in prepare() }
-    sink.onRoom = { [unowned self] in
-      life?.channel.output.resume()
-      for output in earlierOutputs { output.resume() }
-    }
+    streams.open(
+      configuration, loop: loop,
+      onRoom: { [unowned self] in
+        life?.channel.resumeOutputs()
+        for output in earlierOutputs { output.resume() }
+      },
+      complain: { [unowned self] in say($0, .quiet) })
   }
 
   private func openMetrics() {
@@ -227,6 +232,11 @@ package final class Supervisor {
       configuration, arguments: arguments.map { String(decoding: $0, as: UTF8.self) },
       environment: ProcessVectors.texts(environment), uid: geteuid())
     configuration = result.configuration
+    command.adopt(configuration)
+    streams.adopt(configuration)
+    // It was made for the user before.
+    prepared = nil
+    prepareLater()
     machine.adopt(
       configuration.policy, identity: Identity.of(command: command, configuration: configuration))
     persist()
@@ -370,7 +380,7 @@ package final class Supervisor {
     let number = announcement.life
     let record = running(number)
     // Its last words come before ours.
-    record?.channel.output.drain()
+    record?.channel.drainOutputs()
     let verdict = announcement.verdict
     let words = Words.ending(
       name: configuration.name, announcement.ending, life: number, pid: record?.pid,
@@ -455,6 +465,7 @@ package final class Supervisor {
     // A write of our own to a pipe that nobody reads (the kernel says we sent it), and what we sent
     // to our own process group.
     if info.ssi_pid == UInt32(bitPattern: getpid()) && code <= 0 { return }
+    if signal == SIGHUP { streams.reopen() }
     let fromTerminal = code == Int32(SI_KERNEL)
     switch signal {
     case SIGTERM, SIGINT:
@@ -468,7 +479,7 @@ package final class Supervisor {
       if !machine.isAskedToStop { manager.stopping(status: "stopping") }
       feed(.terminate)
       return
-    case SIGWINCH: life?.channel.output.copySize()
+    case SIGWINCH: life?.channel.errors.copySize()
     case SIGTTIN, SIGTTOU:
       // Somebody else in our own group wanted the terminal that the program has.
       if fromTerminal { return }
@@ -550,7 +561,8 @@ package final class Supervisor {
   func makeChannel(_ number: Life) throws(SystemError) -> Channel {
     try Channel(
       life: number.rawValue, runtime: instance.runtimeDirectory,
-      captureTimeout: configuration.captureTimeout, sink: sink, loop: loop)
+      captureTimeout: configuration.captureTimeout, streams: streams, user: command.launch.user,
+      loop: loop)
   }
 
   private func prepareLater() {

@@ -184,13 +184,16 @@ struct Doctor {
       add(
         "core_pattern", .note,
         "pipes to '\(pattern.dropFirst().prefix { $0 != " " })': the kernel holds a crashed "
-          + "program until that ends, and so its restart; guardian's reports do not need it")
+          + "program until that has read its whole memory, and so its restart, and a core limit of "
+          + "0 is without effect; guardian's reports do not need it: '--kernel-core none' saves that"
+      )
     } else if limit.rlim_cur == 0 || pattern.isEmpty {
       add("core_pattern", .ok, "'\(pattern)', and the core limit is 0: the kernel writes none")
     } else {
       add(
         "core_pattern", .note,
-        "'\(pattern)': the kernel writes a whole core before a restart; 'ulimit -c 0' saves that")
+        "'\(pattern)': the kernel writes a whole core before a restart; '--kernel-core none' saves "
+          + "that")
     }
   }
 

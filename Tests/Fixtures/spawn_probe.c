@@ -1,6 +1,10 @@
 /* Says how it was started, and then does what it is told.
  *
  *   spawn_probe state        signal masks, descriptors, group, parent, user, directory, umask
+ *   spawn_probe ids          user, group and supplementary groups, nice, OOM score, capabilities
+ *   spawn_probe limits       soft and hard limits of nofile and core
+ *   spawn_probe reopen       opens /dev/stdout and /dev/stderr and writes a line to each
+ *   spawn_probe log          writes "out N pid PID" and "err N", and the next pair at each HUP
  *   spawn_probe env NAME…    values of variables ("NAME=value", "NAME unset"), then its pid
  *   spawn_probe wait         prints "pid PID" and waits
  *   spawn_probe stubborn     the same, ignoring TERM
@@ -10,12 +14,14 @@
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -45,6 +51,72 @@ static void state(void) {
   free(directory);
 }
 
+static void ids(void) {
+  gid_t groups[256];
+  uid_t user[3];
+  gid_t group[3];
+  getresuid(&user[0], &user[1], &user[2]);
+  getresgid(&group[0], &group[1], &group[2]);
+  printf("users %d %d %d\ngroup %d %d %d\ngroups", (int)user[0], (int)user[1], (int)user[2],
+         (int)group[0], (int)group[1], (int)group[2]);
+  int count = getgroups(256, groups);
+  for (int i = 0; i < count; i++)
+    printf(" %d", (int)groups[i]);
+  int death = 0;
+  prctl(PR_GET_PDEATHSIG, &death);
+  printf("\nnice %d\ndeath signal %d\ndumpable %d\n", getpriority(PRIO_PROCESS, 0), death,
+         prctl(PR_GET_DUMPABLE, 0, 0, 0, 0));
+  char line[512];
+  FILE *file = fopen("/proc/self/oom_score_adj", "re");
+  if (file && fgets(line, sizeof line, file))
+    printf("oom %s", line);
+  file = fopen("/proc/self/status", "re");
+  while (file && fgets(line, sizeof line, file))
+    if (!strncmp(line, "Cap", 3))
+      fputs(line, stdout);
+}
+
+static void limits(void) {
+  struct rlimit limit;
+  getrlimit(RLIMIT_NOFILE, &limit);
+  printf("nofile %llu %llu\n", (unsigned long long)limit.rlim_cur,
+         (unsigned long long)limit.rlim_max);
+  getrlimit(RLIMIT_CORE, &limit);
+  printf("core %llu %llu\n", (unsigned long long)limit.rlim_cur,
+         (unsigned long long)limit.rlim_max);
+}
+
+static void reopen(const char *path, const char *text) {
+  int number = open(path, O_WRONLY | O_APPEND);
+  if (number < 0)
+    printf("%s: %s\n", path, strerror(errno));
+  else
+    dprintf(number, "%s\n", text);
+}
+
+static volatile sig_atomic_t hups;
+static void count_hup(int signal) {
+  (void)signal;
+  hups++;
+}
+
+/* Numbered lines, one pair for each HUP. */
+static void log_lines(void) {
+  struct sigaction action = {.sa_handler = count_hup};
+  sigset_t mask, none;
+  sigemptyset(&none);
+  sigemptyset(&mask);
+  sigaddset(&mask, SIGHUP);
+  sigprocmask(SIG_BLOCK, &mask, NULL);
+  sigaction(SIGHUP, &action, NULL);
+  for (int number = 0;; number++) {
+    dprintf(1, "out %d pid %d\n", number, (int)getpid());
+    dprintf(2, "err %d\n", number);
+    while (hups <= number)
+      sigsuspend(&none);
+  }
+}
+
 static void wait_for_ever(void) {
   printf("pid %d\n", (int)getpid());
   fflush(stdout);
@@ -56,6 +128,15 @@ int main(int count, char **words) {
   const char *what = count > 1 ? words[1] : "state";
   if (!strcmp(what, "state")) {
     state();
+  } else if (!strcmp(what, "ids")) {
+    ids();
+  } else if (!strcmp(what, "limits")) {
+    limits();
+  } else if (!strcmp(what, "reopen")) {
+    reopen("/dev/stdout", "to stdout");
+    reopen("/dev/stderr", "to stderr");
+  } else if (!strcmp(what, "log")) {
+    log_lines();
   } else if (!strcmp(what, "env")) {
     for (int i = 2; i < count; i++) {
       const char *value = getenv(words[i]);

@@ -166,7 +166,13 @@ import Testing
     ("'ä' = 1", "1:1: unknown key 'ä'"),
     ("a = [1,,2]", "1:8: it is not valid TOML: "),
     ("name = 'ä'\nb = [[[", "2:8: it is not valid TOML: "),
-    ("user = 'x'", "1:1: unknown key 'user'"),
+    ("listen = ['x']", "1:1: unknown key 'listen'"),
+    ("user = 'no-such-user'", "1:8: key 'user': there is no user 'no-such-user'"),
+    ("umask = '8'", "1:9: key 'umask': '8' is not an octal number from 000 to 777"),
+    (
+      "user = 3000000000",
+      "1:8: key 'user': the number 3000000000 has no account, and so no group: give one with group"
+    ),
   ])
   func `in a file with line and column, status 78`(text: String, line: String) throws {
     let folder = Folder()

@@ -88,15 +88,23 @@ import Testing
     #expect(endless.stopTimeout == nil)
   }
 
-  @Test func `planned values`() throws {
-    let all = Option.all
-    #expect(try configuration(["--umask", "22"], options: all).umask == 0o22)
-    #expect(failure(["--umask", "8"], options: all) != nil)
-    #expect(failure(["--umask", "1777"], options: all) != nil)
-    #expect(failure(["--limit", "nofile=5:4"], options: all) != nil)
-    #expect(failure(["--limit", "nofil=5"], options: all) != nil)
-    #expect(
-      try configuration(["--limit", "core=infinity"], options: all).limits.first?.soft == .some(nil)
-    )
+  @Test func `masks and limits`() throws {
+    #expect(try configuration(["--umask", "22"]).umask == 0o22)
+    #expect(failure(["--umask", "8"]) != nil)
+    #expect(failure(["--umask", "1777"]) != nil)
+    #expect(failure(["--limit", "nofile=5:4"]) != nil)
+    #expect(failure(["--limit", "nofil=5"]) != nil)
+    #expect(try configuration(["--limit", "core=infinity"]).limits.first?.soft == .some(nil))
+  }
+
+  @Test func `users and groups by name and number`() throws {
+    let root = try configuration(["--user", "root"]).account
+    #expect(root.uid == 0 && root.gid == 0 && root.login?.name == "root")
+    #expect(root.groups?.contains(0) == true)
+    #expect(try configuration(["--user", "0"]).account == root)
+    #expect(try configuration(["--user", "0", "--group", "7"]).account.gid == 7)
+    #expect(try configuration().account.uid == nil)
+    #expect(failure(["--user", "4294967295"]) != nil)
+    #expect(failure(["--group", "99999999999999999999"]) != nil)
   }
 }

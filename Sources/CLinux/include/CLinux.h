@@ -30,6 +30,8 @@ int guardian_sigrtmin(void);
 const char *guardian_signal_abbreviation(int signal);
 /* fcntl(2), F_SETPIPE_SZ. */
 int guardian_set_pipe_size(int pipe, int bytes);
+/* O_PATH, a GNU name. */
+extern const int guardian_open_path;
 /* process_vm_readv(2) into one buffer. */
 ssize_t guardian_read_process(pid_t pid, const struct iovec *into, const struct iovec *from,
                               unsigned long from_count);

@@ -32,6 +32,9 @@ int guardian_packet_pair(int ends[2]);
  * most a second. -1 with errno. */
 int guardian_listen_packet(const char *path, int backlog);
 int guardian_connect_packet(const char *path);
+/* Whether a stream socket at `path` takes a connection without waiting; else errno. The one that
+ * was tried is closed. */
+bool guardian_accepts_stream(const char *path);
 /* Close-on-exec and non-blocking. */
 int guardian_accept(int socket);
 /* The user at the other end when it connected; (uid_t)-1: not told. */

@@ -22,7 +22,9 @@ enum guardian_spawn_step {
   GUARDIAN_SPAWN_OOM_SCORE,
   GUARDIAN_SPAWN_NICE,
   GUARDIAN_SPAWN_LIMIT,
-  GUARDIAN_SPAWN_USER,
+  GUARDIAN_SPAWN_GROUPS,
+  GUARDIAN_SPAWN_GID,
+  GUARDIAN_SPAWN_UID,
   GUARDIAN_SPAWN_DIRECTORY,
   GUARDIAN_SPAWN_DEATH_SIGNAL,
   GUARDIAN_SPAWN_EXEC,
@@ -49,8 +51,8 @@ struct guardian_spawn_limit {
 enum guardian_spawn_flag {
   /* setpgid(0, 0): a process group of its own. */
   GUARDIAN_SPAWN_OWN_GROUP = 1u << 0,
-  /* Change user and groups to `uid`, `gid`, `groups`. */
-  GUARDIAN_SPAWN_CHANGE_USER = 1u << 1,
+  /* Change the user to `uid`; what of guardian's own capabilities would outlive that goes too. */
+  GUARDIAN_SPAWN_SET_UID = 1u << 1,
   GUARDIAN_SPAWN_SET_NICE = 1u << 2,
   GUARDIAN_SPAWN_SET_UMASK = 1u << 3,
   /* Write the child's own pid over the places in `pid_places`. */
@@ -58,6 +60,10 @@ enum guardian_spawn_flag {
   /* Fork instead of sharing memory: what a kernel or sandbox without the fast way gets; tests
    * force it. */
   GUARDIAN_SPAWN_PLAIN_FORK = 1u << 5,
+  /* Change the group to `gid`. */
+  GUARDIAN_SPAWN_SET_GID = 1u << 6,
+  /* Change the supplementary groups to `groups`. */
+  GUARDIAN_SPAWN_SET_GROUPS = 1u << 7,
 };
 
 enum {
@@ -95,6 +101,7 @@ struct guardian_spawn_result {
   int pidfd;  /* close-on-exec; -1 without a child */
   int step;   /* enum guardian_spawn_step: NONE when the program runs */
   int error;  /* errno of that step */
+  int detail; /* DESCRIPTORS: the number in the child; LIMIT: the index in `limits` */
 };
 
 /* Call it first thing in main: what nobody has changed yet. */
