@@ -6,6 +6,7 @@
 #include <seccomp.h>
 #include <stdint.h>
 #include <sys/fsuid.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -41,6 +42,11 @@ static inline int guardian_become_group(uint32_t gid) {
 }
 static inline int guardian_become_user(uint32_t uid) {
   return (int)syscall(SYS_setresuid, uid, uid, uid);
+}
+
+/* PR_SET_PDEATHSIG of prctl(2), which is variadic. */
+static inline int guardian_die_with_parent(void) {
+  return prctl(PR_SET_PDEATHSIG, 9 /* SIGKILL */, 0, 0, 0);
 }
 
 /* memfd_create(2), close-on-exec. */

@@ -138,6 +138,7 @@ package struct Capture {
       count = total
     }
     addRingStack(&captured, record: record)
+    leaveOutTexts(&captured, map: map, auxiliary: auxiliary)
 
     // 3. Release.
     release(stopper, began: began)
@@ -447,6 +448,32 @@ package struct Capture {
     // proc(5) field 28.
     guard fields.count > 25, let start = decimal(fields[25]), start > 4096 else { return nil }
     return start
+  }
+
+  /// Takes the texts of arguments and environment out of what was read: they may hold secrets. The
+  /// kernel puts them at the end of the main thread's stack, above AT_RANDOM's bytes
+  /// (create_elf_tables() of Linux).
+  private func leaveOutTexts(
+    _ captured: inout CapturedMemory, map: MemoryMap, auxiliary: [UInt8]
+  ) {
+    var at = 0
+    while let tag: UInt64 = auxiliary.number(at: at), tag != 0, tag != 25 { at += 16 }
+    guard let texts: UInt64 = auxiliary.number(at: at + 8), texts != 0,
+      let stack = map.mapping(containing: texts)
+    else { return }
+    let hidden = AddressRange(start: texts, end: stack.end)
+    var offset = 0
+    for range in captured.ranges {
+      let part = range.clipped(to: hidden)
+      if !part.isEmpty {
+        let from = offset + Int(part.start - range.start)
+        captured.bytes.replaceSubrange(
+          from..<(from + Int(part.size)), with: repeatElement(0, count: Int(part.size)))
+      }
+      offset += Int(range.size)
+    }
+    // For a debugger it was not read: it must not see zeros that were none.
+    captured.unreadable.append(hidden)
   }
 
   /// Where the program's memory cannot be read, the record holds a copy of the stack's top.

@@ -124,17 +124,16 @@ struct ModuleTable {
         String(mapping.start, radix: 16) + "-" + String(mapping.end, radix: 16)
       // map_files needs CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE; exe needs only ptrace rights;
       // the program's own root shows files of another mount namespace.
-      var file = unsafe open("/proc/\(pid)/map_files/\(range)", O_RDONLY | O_CLOEXEC)
+      // Links of the kernel's own: they lead to the file itself.
+      var file = Self.openFile(Array("/proc/\(pid)/map_files/\(range)".utf8), follow: true) { _ in
+        true
+      }
       if file < 0, let executable, executable == FileIdentity(mapping) {
-        file = unsafe open("/proc/\(pid)/exe", O_RDONLY | O_CLOEXEC)
+        file = Self.openFile(Array("/proc/\(pid)/exe".utf8), follow: true) { _ in true }
       }
       if file < 0, !mapping.path.hasSuffix(" (deleted)") {
-        // Non-blocking: a hostile root may hold a FIFO there.
-        file = Self.openBytes(
-          Array("/proc/\(pid)/root".utf8) + mapping.path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)
-        if file >= 0, descriptorIdentity(file) != FileIdentity(mapping) {
-          _ = close(file)
-          file = -1
+        file = Self.openFile(Array("/proc/\(pid)/root".utf8) + mapping.path) {
+          $0 == FileIdentity(mapping)
         }
       }
       if file >= 0 {
@@ -146,10 +145,14 @@ struct ModuleTable {
 
   private static func isReplaced(_ mapping: Mapping, memory: ProcessMemory) -> Bool {
     if mapping.path.hasSuffix(" (deleted)") { return true }
-    let file = openBytes(mapping.path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)
+    var isSame = false
+    let file = openFile(mapping.path) {
+      isSame = $0 == FileIdentity(mapping)
+      return !isSame
+    }
+    if isSame { return false }
     guard file >= 0 else { return true }
     defer { _ = close(file) }
-    if descriptorIdentity(file) == FileIdentity(mapping) { return false }
     // overlayfs and btrfs show other device numbers in maps than in stat: the first page
     // (headers and, as linkers lay it out, the build id) then decides.
     guard let inMemory = memory.bytes(at: mapping.start, count: Int(pageSize)) else { return true }
@@ -160,10 +163,17 @@ struct ModuleTable {
     return count <= 0 || inFile != inMemory
   }
 
-  private static func openBytes(_ path: [UInt8], _ flags: Int32) -> Int32 {
-    unsafe (path + [0]).withUnsafeBytes {
-      unsafe open($0.baseAddress!.assumingMemoryBound(to: CChar.self), flags)
-    }
+  /// Opens a regular file for reading if `wanted` says so of its identity; else -1. The program
+  /// chose the path: what lies there is looked at before it is opened, for opening alone makes a
+  /// device act and waits at a FIFO.
+  private static func openFile(
+    _ path: [UInt8], follow: Bool = false, wanted: (FileIdentity) -> Bool
+  ) -> Int32 {
+    guard let place = try? Files.look(at: path, follow: follow), let facts = try? place.status(),
+      facts.isRegular, wanted(FileIdentity(device: facts.device, inode: facts.inode)),
+      let file = try? place.openedForReading()
+    else { return -1 }
+    return file.release()
   }
 }
 

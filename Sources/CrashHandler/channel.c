@@ -14,6 +14,7 @@
 #include <linux/prctl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -112,6 +113,8 @@ static uint32_t bring_up(void) {
   uint32_t flags = GUARDIAN_HANDLER_LOADED;
   if (open_bell(folder)) flags |= GUARDIAN_HANDLER_BELL;
   state->abort_message = guardian_any_symbol("__abort_msg");
+  state->texts = getauxval(AT_RANDOM);
+  state->last_text = getauxval(AT_EXECFN);
   /* Only Yama knows this call; without Yama there is nothing to allow. */
   state->yama = guardian_call3(SYS_prctl, PR_SET_PTRACER, ring->guardian_pid, 0) == 0;
   __atomic_fetch_or(&ring->handler_flags, flags, __ATOMIC_RELAXED);

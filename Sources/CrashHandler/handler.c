@@ -158,20 +158,25 @@ static void write_stack(struct guardian_crash_record *record) {
   if (sp < PAGE_BYTES || sp > UINTPTR_MAX - 2 * STACK_SEARCH_BYTES) return;
   uintptr_t start = (sp - RED_ZONE_BYTES) & ~(uintptr_t)15;
   if (!readable(start)) {
-    uintptr_t limit = sp + STACK_SEARCH_BYTES;
+    uintptr_t end = sp + STACK_SEARCH_BYTES;
     start = (start | (PAGE_BYTES - 1)) + 1;
     while (!readable(start)) {
       start += PAGE_BYTES;
-      if (start >= limit) return;
+      if (start >= end) return;
     }
   }
+  /* Arguments and environment may hold secrets, and no frame lies among them. */
+  uintptr_t texts = guardian_state.texts;
+  if (texts != 0 && start >= texts && start <= guardian_state.last_text) return;
+  uint32_t limit = GUARDIAN_RING_STACK_SIZE;
+  if (texts > start && texts - start < limit) limit = (uint32_t)(texts - start);
   record->stack_address = start;
   uint32_t length = 0;
-  while (length < GUARDIAN_RING_STACK_SIZE) {
+  while (length < limit) {
     uintptr_t at = start + length;
     if (!readable(at)) break;
     uint32_t piece = PAGE_BYTES - (uint32_t)(at % PAGE_BYTES);
-    if (piece > GUARDIAN_RING_STACK_SIZE - length) piece = GUARDIAN_RING_STACK_SIZE - length;
+    if (piece > limit - length) piece = limit - length;
     memcpy(record->stack + length, (const void *)at, piece);
     length += piece;
     record->stack_length = length;

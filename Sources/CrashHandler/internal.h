@@ -53,6 +53,11 @@ struct guardian_state {
   uint64_t bell_inode;
   struct sockaddr_un bell_address; /* sun_family 0: its path is too long */
   struct guardian_abort_message **abort_message; /* NULL: this C library has none */
+  /* From here to the end of the main thread's stack the kernel put the texts of arguments and
+   * environment (create_elf_tables() of Linux puts AT_RANDOM's bytes right below them), the
+   * program's path last. */
+  uintptr_t texts;
+  uintptr_t last_text;
 };
 extern struct guardian_state guardian_state;
 

@@ -26,6 +26,7 @@ package struct FileStatus: Hashable, Sendable {
 
   package var isDirectory: Bool { mode & S_IFMT == S_IFDIR }
   package var isRegular: Bool { mode & S_IFMT == S_IFREG }
+  package var isLink: Bool { mode & S_IFMT == S_IFLNK }
   package var isSocket: Bool { mode & S_IFMT == S_IFSOCK }
   package var permissions: UInt32 { mode & 0o7777 }
 }
@@ -39,6 +40,14 @@ extension FileDescriptor {
       unsafe Glibc.open(path, flags | O_CLOEXEC, mode)
     }
     return FileDescriptor(owning: raw)
+  }
+
+  /// O_PATH, which the C library shows to GNU programs only; the same on x86-64 and arm64.
+  package static let pathOnly: Int32 = 0o10000000
+
+  /// Of a descriptor from `Files.look`: the same file, open for reading.
+  package func openedForReading() throws(SystemError) -> FileDescriptor {
+    try .open("/proc/self/fd/\(raw)", O_RDONLY | O_NONBLOCK | O_NOCTTY)
   }
 
   package func duplicate() throws(SystemError) -> FileDescriptor {
@@ -174,6 +183,36 @@ package enum Files {
     return FileStatus(result)
   }
 
+  /// What lies at a path that a stranger chose, without opening it: opening alone makes a device
+  /// act and waits at a FIFO. Good for `status` and `openedForReading` only.
+  package static func look(
+    at path: [UInt8], follow: Bool = false
+  ) throws(SystemError) -> FileDescriptor {
+    let flags = FileDescriptor.pathOnly | O_CLOEXEC | (follow ? 0 : O_NOFOLLOW)
+    let raw = try retrying("look at", String(decoding: path, as: UTF8.self)) {
+      unsafe (path + [0]).withUnsafeBytes {
+        unsafe Glibc.open($0.baseAddress!.assumingMemoryBound(to: CChar.self), flags)
+      }
+    }
+    return FileDescriptor(owning: raw)
+  }
+
+  /// Throws unless only root and we can put things into the folder: a link that a stranger made,
+  /// or a folder that he may write to, would make us write and delete where he likes.
+  package static func checkOwner(_ path: String) throws(SystemError) {
+    var found = try status(path, follow: false)
+    func isOurs(_ status: FileStatus) -> Bool { status.user == 0 || status.user == geteuid() }
+    if found.isLink {
+      if !isOurs(found) { throw SystemError("trust the link of another user", path, errno: EPERM) }
+      found = try status(path)
+    }
+    if !found.isDirectory { throw SystemError("use the folder", path, errno: ENOTDIR) }
+    if !isOurs(found) { throw SystemError("trust the folder of another user", path, errno: EPERM) }
+    if found.mode & 0o022 != 0 {
+      throw SystemError("trust the folder that others may write to", path, errno: EPERM)
+    }
+  }
+
   package static func exists(_ path: String) -> Bool { unsafe access(path, F_OK) == 0 }
 
   /// At most `limit` bytes.
@@ -239,8 +278,19 @@ package enum Files {
 
   /// Names in a folder, without `.` and `..`, sorted; at most `limit`.
   package static func list(_ path: String, limit: Int = 65_536) throws(SystemError) -> [String] {
-    guard let folder = unsafe opendir(path) else {
-      throw SystemError("read the folder", path, errno: errno)
+    let folder = try FileDescriptor.open(path, O_RDONLY | O_DIRECTORY)
+    return try list(folder, path, limit: limit)
+  }
+
+  /// `path` for the words of an error.
+  private static func list(
+    _ descriptor: borrowing FileDescriptor, _ path: String, limit: Int = 65_536
+  ) throws(SystemError) -> [String] {
+    let number = try descriptor.duplicate().release()
+    guard let folder = unsafe fdopendir(number) else {
+      let cause = errno
+      _ = close(number)
+      throw SystemError("read the folder", path, errno: cause)
     }
     defer { _ = unsafe closedir(folder) }
     var names: [String] = []
@@ -253,10 +303,30 @@ package enum Files {
     return names.sorted()
   }
 
-  /// A folder of plain files and everything in it, one level deep: what guardian itself makes.
-  package static func removeShallow(_ path: String) {
-    for name in (try? list(path)) ?? [] { remove(path + "/" + name) }
-    _ = unsafe rmdir(path)
+  /// A folder of plain files and everything in it, one level deep: what guardian itself makes. A
+  /// link to a folder is none, and what takes its place meanwhile is not touched.
+  package static func removeShallow(_ path: String) { try? removeFolder(path) }
+
+  /// As `removeShallow`; a missing one is fine.
+  package static func removeFolder(_ path: String) throws(SystemError) {
+    do {
+      let folder = try FileDescriptor.open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW)
+      let raw = folder.raw
+      for name in try list(folder, path) {
+        do {
+          _ = try retrying("remove", path + "/" + name) { unsafe unlinkat(raw, name, 0) }
+        } catch  where error.errno == ENOENT {}
+      }
+      try removeDirectory(path)
+    } catch  where error.errno == ENOENT {}
+  }
+
+  /// Names in a folder that is no link, sorted; none if it is missing.
+  package static func listNoFollow(_ path: String) throws(SystemError) -> [String] {
+    do {
+      return try list(
+        FileDescriptor.open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW), path, limit: .max)
+    } catch  where error.errno == ENOENT { return [] }
   }
 
   package static func readLink(_ path: String) throws(SystemError) -> String {

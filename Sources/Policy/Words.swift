@@ -16,7 +16,7 @@ extension Duration {
     if total < 0 {
       return total == .min ? "for ever ago" : "-" + Duration.nanoseconds(-total).words
     }
-    let milliseconds = (total + 500_000) / 1_000_000
+    let milliseconds = total / 1_000_000 + (total % 1_000_000 >= 500_000 ? 1 : 0)
     if milliseconds < 1000 { return "\(milliseconds)ms" }
     if milliseconds < 60_000 {
       let tenths = (milliseconds + 50) / 100

@@ -49,8 +49,9 @@ enum PythonText {
   /// `  File "path", line 3, in name`; of a fatal error `  File "path", line 3 in name`.
   private static func frame(_ line: String) -> Frame? {
     let mark = "  File \""
-    guard line.hasPrefix(mark), let close = line.find("\", line ") else { return nil }
-    let file = line[line.index(line.startIndex, offsetBy: mark.count)..<close.lowerBound]
+    // Searched behind the opening quote: it may be all that the mark of the end needs.
+    guard let path = line.rest(after: mark), let close = path.find("\", line ") else { return nil }
+    let file = path[..<close.lowerBound]
     let number = line[close.upperBound...].prefix { $0.isASCII && $0.isNumber }
     guard let value = Int(number) else { return nil }
     var name = line[number.endIndex...]

@@ -151,11 +151,10 @@ enum RustText {
     facts.language = "rust"
     var place = line[mark.upperBound...]
     var end = start + 1
-    if place.hasPrefix("'"), let close = place.findLast("', ") {
+    if let quoted = place.rest(after: "'"), let close = quoted.findLast("', ") {
       // Before Rust 1.73: 'message', file:line:column
-      facts.reason = SafeText.cut(
-        String(place[place.index(after: place.startIndex)..<close.lowerBound]))
-      place = place[close.upperBound...]
+      facts.reason = SafeText.cut(String(quoted[..<close.lowerBound]))
+      place = quoted[close.upperBound...]
     } else {
       if place.hasSuffix(":") { place = place.dropLast() }
       let text = lines[end...].prefix(ExceptionText.messageLines).prefix {

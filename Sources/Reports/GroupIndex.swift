@@ -48,7 +48,7 @@ package struct GroupIndex: Hashable, Sendable {
     guard count > 0 else { return }
     var gone =
       removed[fingerprint] ?? Removed(count: 0, firstSeen: first, lastSeen: last)
-    gone.count = gone.count.addingReportingOverflow(count).partialValue
+    gone.count = Self.sum(gone.count, count)
     gone.firstSeen = min(gone.firstSeen, first)
     gone.lastSeen = max(gone.lastSeen, last)
     removed[fingerprint] = gone
@@ -60,7 +60,13 @@ package struct GroupIndex: Hashable, Sendable {
     guard let first = (times + [gone?.firstSeen].compactMap { $0 }).min(),
       let last = (times + [gone?.lastSeen].compactMap { $0 }).max()
     else { return nil }
-    return Group(count: times.count + (gone?.count ?? 0), firstSeen: first, lastSeen: last)
+    return Group(count: Self.sum(times.count, gone?.count ?? 0), firstSeen: first, lastSeen: last)
+  }
+
+  /// Of counts that a text may have made as large as it liked.
+  private static func sum(_ a: Int, _ b: Int) -> Int {
+    let (sum, overflow) = a.addingReportingOverflow(b)
+    return overflow ? .max : sum
   }
 
   /// First and last report of every fingerprint.

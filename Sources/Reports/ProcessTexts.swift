@@ -178,7 +178,8 @@ extension ProcessTexts {
         | minor & 0xff
       if var span = spans[path] {
         // A file mapped twice far apart is data of its own, not one module.
-        guard start >= span.base, start - span.end < 1 << 32 else { continue }
+        // Nor need the lines be in order: the program may map and unmap while they are read.
+        guard start >= span.base, start < span.end || start - span.end < 1 << 32 else { continue }
         span.end = max(span.end, end)
         span.executable = span.executable || executable
         spans[path] = span

@@ -33,6 +33,14 @@ package struct ReportStore<Calls: StoreCalls> {
     path(folder) + "/" + id.text
   }
 
+  /// Throws if somebody else than root and we could put things into one of the folders, which
+  /// need not be there yet.
+  package func checkOwners() throws(SystemError) {
+    for path in [directory] + StoreFolder.allCases.map(path) {
+      do { try Files.checkOwner(path) } catch  where error.errno == ENOENT {}
+    }
+  }
+
   /// Makes the folders, 0700.
   package func prepare() throws(SystemError) {
     try calls.makeFolder(directory)
@@ -62,7 +70,7 @@ package struct ReportStore<Calls: StoreCalls> {
       let path = path(.partial) + "/" + name
       // Deletion was interrupted.
       if name.hasSuffix(Self.gone) {
-        try? deleteFolder(path)
+        try? calls.removeFolder(path)
         continue
       }
       guard let id = ReportID(name), let lock = FolderLock(path, wait: false) else { continue }
@@ -72,7 +80,7 @@ package struct ReportStore<Calls: StoreCalls> {
         let hasEvidence = files.contains { $0 == "core" || $0 == "ring" }
         let bytes = (try? calls.bytes(inFolder: path)) ?? 0
         guard hasEvidence, bytes > 0 else {
-          try? deleteFolder(path)
+          try? calls.removeFolder(path)
           continue
         }
         try? IncidentFolder(id: id, path: path, calls: calls)
@@ -142,6 +150,21 @@ package struct ReportStore<Calls: StoreCalls> {
     return report
   }
 
+  /// Makes a report of `partial` final as it is, without its reporter, and keeps the store within
+  /// its limits. Waits for nothing: where a finisher is just at that, it sees to the limits, and
+  /// nothing is flushed.
+  package func keep(_ id: ReportID, limits: StoreLimits) throws(SystemError) {
+    let partial = path(.partial, id)
+    // What the reporter would have made of it is all that it was for.
+    try? calls.removeFile(partial + "/ring")
+    try calls.rename(partial, to: path(.new, id))
+    guard let lock = FolderLock(directory, wait: false) else { return }
+    defer { withExtendedLifetime(lock) {} }
+    var index = loadIndex()
+    retain(&index, limits: limits)
+    try? save(index, sync: false)
+  }
+
   private var indexPath: String { directory + "/groups" }
 
   /// The index as it is on disk, put right by what lies in the folders.
@@ -179,11 +202,11 @@ package struct ReportStore<Calls: StoreCalls> {
 
   private static var unknownFingerprint: String { String(repeating: "0", count: 32) }
 
-  private func save(_ index: GroupIndex) throws(SystemError) {
+  private func save(_ index: GroupIndex, sync: Bool = true) throws(SystemError) {
     let temporary = indexPath + ".tmp"
-    try calls.write(temporary, index.text, sync: true)
+    try calls.write(temporary, index.text, sync: sync)
     try calls.rename(temporary, to: indexPath)
-    try calls.sync(directory)
+    if sync { try calls.sync(directory) }
   }
 
   // MARK: Retention
@@ -201,10 +224,10 @@ package struct ReportStore<Calls: StoreCalls> {
       }
     }
     var count = stored.count
-    var bytes = stored.reduce(0) { $0 + $1.bytes }
+    var bytes = stored.reduce(0) { $0 &+ $1.bytes }
     // What the reports themselves take is free space that they may use.
     let free = (try? calls.freeBytes(directory)) ?? .max
-    let share = free == .max ? .max : (free + bytes) / ReportLimits.storedShareOfFreeDisk
+    let share = free == .max ? .max : (free &+ bytes) / ReportLimits.storedShareOfFreeDisk
     let bytesMaximum = min(limits.bytes, share)
     let protected = index.protected
     // By its id, not by who is finished last: several finishers may be at work.
@@ -226,13 +249,8 @@ package struct ReportStore<Calls: StoreCalls> {
       index.remove(report.id)
       count -= 1
       bytes -= report.bytes
-      try? deleteFolder(grave)
+      try? calls.removeFolder(grave)
     }
-  }
-
-  private func deleteFolder(_ path: String) throws(SystemError) {
-    for name in try calls.list(path) { try calls.removeFile(path + "/" + name) }
-    try calls.removeFolder(path)
   }
 
   // MARK: Readers

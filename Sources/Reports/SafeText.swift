@@ -96,5 +96,11 @@ extension StringProtocol {
     return last
   }
 
+  /// What stands behind `head` if the text begins with it, byte for byte.
+  package func rest(after head: String) -> SubSequence? {
+    guard utf8.starts(with: head.utf8) else { return nil }
+    return self[utf8.index(utf8.startIndex, offsetBy: head.utf8.count)...]
+  }
+
   package func holds(_ part: String) -> Bool { find(part) != nil }
 }

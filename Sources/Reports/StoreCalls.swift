@@ -13,6 +13,8 @@ package protocol StoreCalls {
   func rename(_ from: String, to: String) throws(SystemError)
   /// A missing file is fine.
   func removeFile(_ path: String) throws(SystemError)
+  /// A folder and the files in it, through its own descriptor: a link is none. A missing folder is
+  /// fine.
   func removeFolder(_ path: String) throws(SystemError)
   /// Names without "." and "..", sorted; none if the folder is missing.
   func list(_ path: String) throws(SystemError) -> [String]
@@ -98,27 +100,10 @@ package struct KernelStoreCalls: StoreCalls, Sendable {
     }
   }
 
-  package func removeFolder(_ path: String) throws(SystemError) {
-    do {
-      _ = try retrying("remove the folder", path) { unsafe rmdir(path) }
-    } catch  where error.errno == ENOENT {
-    }
-  }
+  package func removeFolder(_ path: String) throws(SystemError) { try Files.removeFolder(path) }
 
   package func list(_ path: String) throws(SystemError) -> [String] {
-    guard let folder = unsafe opendir(path) else {
-      if errno == ENOENT { return [] }
-      throw SystemError("list the folder", path, errno: errno)
-    }
-    defer { _ = unsafe closedir(folder) }
-    var names: [String] = []
-    while let entry = unsafe readdir(folder) {
-      let name = unsafe withUnsafeBytes(of: &entry.pointee.d_name) { bytes in
-        unsafe String(decoding: bytes.prefix { $0 != 0 }, as: UTF8.self)
-      }
-      if name != ".", name != ".." { names.append(name) }
-    }
-    return names.sorted()
+    try Files.listNoFollow(path)
   }
 
   package func bytes(inFolder path: String) throws(SystemError) -> UInt64 {

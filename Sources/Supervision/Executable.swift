@@ -183,7 +183,8 @@ enum ELFInspection {
         count: min(Int(clamping: strings.size), stringLimit), at: Int64(offset))
     else { return nil }
     for start in needed where start < UInt64(table.count) {
-      let name = String(decoding: table[Int(start)...].prefix { $0 != 0 }, as: UTF8.self)
+      let name = String(
+        decoding: table[Int(start)...].prefix(256).prefix { $0 != 0 }, as: UTF8.self)
       for library in ["libasan", "libtsan", "libhwasan", "libclang_rt."]
       where name.hasPrefix(library) {
         return Printable.text(name.utf8)

@@ -56,6 +56,8 @@ extension Supervisor {
   }
 
   func openFolder(_ incident: OpenIncident) {
+    // It was said at the start why there are no reports.
+    guard stateIsOurs else { return }
     do { incident.folder = try store.begin(incident.id) } catch {
       sayOnce("folder", "\(error): reports are lost, supervision goes on")
     }

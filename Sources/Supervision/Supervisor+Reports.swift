@@ -216,6 +216,7 @@ extension Supervisor {
         launch.descriptors.append((module.descriptor.raw, number))
         launch.arguments += ["--replaced", "\(number):\(module.path)"].map { Array($0.utf8) }
       }
+      launch.ownGroup = true
       launch.nice = 19
       do {
         let child = try launch.start()
@@ -239,11 +240,15 @@ extension Supervisor {
   /// Final as it is.
   private func keepPlain(_ incident: OpenIncident) {
     guard let folder = incident.folder else { return }
-    try? Files.rename(folder.path, to: store.path(.new, incident.id))
+    var limits = StoreLimits()
+    limits.reports = configuration.reportsKeep ?? .max
+    limits.bytes = configuration.reportsBytes ?? .max
+    try? store.keep(folder.id, limits: limits)
   }
 
   /// Reports that a guardian or reporter before us could not finish.
   func adoptReports() {
+    guard stateIsOurs else { return }
     let program = Program(
       name: configuration.name, command: configuration.command, pid: 0, life: 0, role: .main)
     _ = try? store.adoptOrphans(program: program)
@@ -266,7 +271,12 @@ extension Supervisor {
     var count = 0
     for helper in helpers.values {
       helper.child.signal(SIGKILL)
-      if case .reporter = helper.work { count += 1 }
+      if case .reporter(let incident) = helper.work {
+        // Its worker with it: as long as it is not reaped, the group is its own.
+        kill(-helper.child.pid, SIGKILL)
+        keepPlain(incident)
+        count += 1
+      }
     }
     if count > 0 {
       say("the time for reports is up: \(count) stay plain", .normal)

@@ -28,6 +28,8 @@ package final class Supervisor {
   private let environment: [[UInt8]]
   let terminal: Terminal?
   let store: ReportStore<KernelStoreCalls>
+  /// The state folder is there and nobody else may write to it; else nothing is written to it.
+  private(set) var stateIsOurs = false
   let memory = CgroupMemory()
 
   var machine: ServiceMachine
@@ -128,10 +130,13 @@ package final class Supervisor {
     var contents: StateFile.Contents?
     do {
       try Files.makeDirectories(configuration.stateDirectory, mode: 0o700)
+      try Files.checkOwner(configuration.stateDirectory)
+      try store.checkOwners()
+      stateIsOurs = true
     } catch {
       warning = "\(error): there will be no reports, and counts end with guardian"
     }
-    if let bytes = try? Files.read(statePath, limit: Limit.stateBytes) {
+    if stateIsOurs, let bytes = try? Files.read(statePath, limit: Limit.stateBytes) {
       contents = StateFile.decode(bytes)
       if contents == nil {
         warning = "the state file '\(statePath)' is damaged: the failure count begins at 0"
@@ -441,6 +446,7 @@ package final class Supervisor {
 
   private func persist() {
     stateIsDirty = false
+    guard stateIsOurs else { return }
     let path = configuration.stateDirectory + "/" + StateFile.name
     var running: StateFile.Unfinished?
     if let life, life.ended == nil {

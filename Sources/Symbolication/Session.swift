@@ -56,6 +56,18 @@ struct Deadline {
   }
 }
 
+/// What the callbacks that find a module's files need.
+@safe final class ModuleFiles {
+  unowned let session: Session
+  /// Of a module without a file.
+  var image: OpaquePointer?
+
+  init(_ session: Session, image: OpaquePointer? = nil) {
+    self.session = session
+    unsafe self.image = unsafe image
+  }
+}
+
 @safe final class Session {
   let core: CoreFile
   private(set) var modules: [LoadedModule] = []
@@ -94,19 +106,40 @@ struct Deadline {
     case failed
   }
 
-  init(core: CoreFile, modules map: [MappedModule]) throws(SymbolicationError) {
+  /// What compressed sections may still take.
+  private var unpackedLeft: UInt64
+  private var files: [ModuleFiles] = []
+
+  init(
+    core: CoreFile, modules map: [MappedModule], limits: SymbolicationLimits
+  ) throws(SymbolicationError) {
     self.core = core
+    unpackedLeft = limits.unpackedBytes
     unsafe callbacks = .allocate(capacity: 1)
     unsafe threadCallbacks = .allocate(capacity: 1)
     unsafe callbacks.initialize(
       to: Dwfl_Callbacks(
         find_elf: { _, userData, _, _, _, elf in
           // Only modules without a file come here; their image was prepared.
-          unsafe elf?.pointee = userData?.pointee.map { OpaquePointer($0) }
-          unsafe userData?.pointee = nil
+          guard let files = unsafe Session.files(userData) else { return -1 }
+          unsafe elf?.pointee = unsafe files.image
+          unsafe files.image = nil
           return -1
         },
-        find_debuginfo: dwfl_standard_find_debuginfo, section_address: nil, debuginfo_path: nil))
+        find_debuginfo: { module, userData, name, base, file, link, checksum, found in
+          guard let files = unsafe Session.files(userData),
+            unsafe DebugLink.isSafe(file: HostileText.copy(file), link: HostileText.copy(link))
+          else { return -1 }
+          let descriptor = unsafe dwfl_standard_find_debuginfo(
+            module, userData, name, base, file, link, checksum, found)
+          if descriptor < 0 || files.session.takes(FileBytes(descriptor: descriptor)) {
+            return descriptor
+          }
+          _ = close(descriptor)
+          unsafe free(found?.pointee)
+          unsafe found?.pointee = nil
+          return -1
+        }, section_address: nil, debuginfo_path: nil))
     unsafe threadCallbacks.initialize(to: Session.makeThreadCallbacks())
     _ = elf_version(UInt32(EV_CURRENT))
     guard let session = unsafe dwfl_begin(callbacks) else { throw .library(Session.cause()) }
@@ -127,6 +160,30 @@ struct Deadline {
     unsafe threadCallbacks.deallocate()
   }
 
+  private static func files(
+    _ userData: UnsafeMutablePointer<UnsafeMutableRawPointer?>?
+  ) -> ModuleFiles? {
+    unsafe userData?.pointee.map {
+      unsafe Unmanaged<ModuleFiles>.fromOpaque($0).takeUnretainedValue()
+    }
+  }
+
+  private func give(_ files: ModuleFiles, to module: OpaquePointer) {
+    self.files.append(files)
+    var userData: UnsafeMutablePointer<UnsafeMutableRawPointer?>?
+    _ = unsafe dwfl_module_info(module, &userData, nil, nil, nil, nil, nil, nil)
+    unsafe userData?.pointee = Unmanaged.passUnretained(files).toOpaque()
+  }
+
+  /// Counts what a file takes unpacked; false if that is too much.
+  private func takes(_ source: some ByteSource) -> Bool {
+    guard let size = CompressedSections.unpackedBytes(source), size <= unpackedLeft else {
+      return false
+    }
+    unpackedLeft -= size
+    return true
+  }
+
   private static func cause() -> String {
     unsafe dwfl_errmsg(-1).map { unsafe String(cString: $0) } ?? "unknown error"
   }
@@ -137,13 +194,23 @@ struct Deadline {
       var handle: OpaquePointer?
       switch module.source {
       case .file(let descriptor):
+        guard takes(FileBytes(descriptor: descriptor)) else {
+          refuse(module)
+          _ = close(descriptor)
+          break
+        }
         unsafe handle = unsafe dwfl_report_elf(
           session, module.path, module.path, descriptor, module.bias, true)
         if unsafe handle == nil {
           defects.append("'\(module.path)': \(Session.cause())")
           _ = close(descriptor)
         }
+        if let handle = unsafe handle { unsafe give(ModuleFiles(self), to: handle) }
       case .image(let bytes):
+        guard takes(ImageBytes(image: bytes)) else {
+          refuse(module)
+          break
+        }
         let image = UnsafeMutableRawBufferPointer.allocate(byteCount: bytes.count, alignment: 16)
         unsafe image.copyBytes(from: bytes)
         unsafe images.append(image)
@@ -151,16 +218,20 @@ struct Deadline {
           image.baseAddress!.assumingMemoryBound(to: CChar.self), image.count)
         unsafe handle = unsafe dwfl_report_module(
           session, module.path, module.start, module.end)
-        var userData: UnsafeMutablePointer<UnsafeMutableRawPointer?>?
         if let handle = unsafe handle, let elf = unsafe elf {
-          _ = unsafe dwfl_module_info(handle, &userData, nil, nil, nil, nil, nil, nil)
-          unsafe userData?.pointee = UnsafeMutableRawPointer(elf)
+          unsafe give(ModuleFiles(self, image: elf), to: handle)
         }
       case .copy, .none: break
       }
       unsafe modules.append(LoadedModule(module, handle: handle, index: modules.count))
     }
     unsafe dwfl_report_end(session, nil, nil)
+  }
+
+  private func refuse(_ module: MappedModule) {
+    defects.append(
+      "'\(module.path)': its compressed sections would take too much memory; its frames have no names"
+    )
   }
 
   func module(_ address: UInt64) -> LoadedModule? {

@@ -15,5 +15,8 @@ package struct SymbolicationLimits: Sendable {
   /// Time from the call to the return, milliseconds: past it frames stay without names. The
   /// worker's own budget is larger.
   package var milliseconds: UInt64 = 20_000
+  /// What compressed sections of all files take unpacked, by what their headers claim: two
+  /// megabytes of a file can stand for gigabytes.
+  package var unpackedBytes: UInt64 = 512 << 20
   package init() {}
 }

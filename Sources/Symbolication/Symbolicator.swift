@@ -62,7 +62,7 @@ package enum Symbolicator {
     let deadline = Deadline(milliseconds: limits.milliseconds)
     let core = try CoreFile(descriptor: core.raw)
     let map = ModuleMap(core: core, replaced: replaced, executable: executable, limits: limits)
-    let session = try Session(core: core, modules: map.modules)
+    let session = try Session(core: core, modules: map.modules, limits: limits)
     let unwinder = Unwinder(session: session, limits: limits, deadline: deadline)
 
     var snapshot = Snapshot()

@@ -49,6 +49,8 @@ enum Finisher {
       }
       complete(&report, options)
       nameSystemCall(&report)
+      // What of it is known is in the report; the rest is a raw copy of a stack.
+      try? calls.removeFile(options.folder + "/ring")
       report.attachments = attachments(options.folder)
       let store = ReportStore(directory: options.store)
       try store.finish(report, limits: options.limits)
@@ -182,7 +184,7 @@ enum Finisher {
 
     var arguments = [
       "guardian-reporter", "worker", "--uid", "\(uid)", "--milliseconds",
-      "\(options.workerMilliseconds)",
+      "\(options.workerMilliseconds)", "--parent", "\(getpid())",
     ]
     for (index, file) in files.enumerated() {
       arguments += ["--replaced", "\(10 + index):\(file.path)"]
@@ -224,25 +226,19 @@ enum Finisher {
     for mapped in texts.mappedModules where mapped.module.path.hasPrefix("/") {
       let path = mapped.module.path
       if known.contains(path) || opened.count >= 512 { continue }
+      // Only looked at: the program chose the path, and opening alone makes a device act.
+      guard let place = try? Files.look(at: Array(path.utf8)), let status = try? place.status(),
+        status.isRegular, status.device == mapped.device, status.inode == mapped.inode
+      else { continue }
       setfsgid(uid)
       setfsuid(uid)
-      let asWorker = unsafe open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)
+      // Both, the way to it and the file itself.
+      let asWorker = try? Files.look(at: Array(path.utf8)).openedForReading().status()
       setfsuid(0)
       setfsgid(0)
-      if asWorker >= 0 {
-        _ = close(asWorker)
-        continue
-      }
-      let file = unsafe open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)
-      guard file >= 0 else { continue }
-      var status = stat()
-      guard unsafe fstat(file, &status) == 0, status.st_mode & S_IFMT == S_IFREG,
-        UInt64(status.st_dev) == mapped.device, UInt64(status.st_ino) == mapped.inode
-      else {
-        _ = close(file)
-        continue
-      }
-      opened.append((file, path))
+      if asWorker != nil { continue }
+      guard let file = try? place.openedForReading() else { continue }
+      opened.append((file.release(), path))
     }
     return opened
   }
@@ -262,17 +258,12 @@ enum Finisher {
     unsafe posix_spawn_file_actions_init(&actions)
     defer { unsafe posix_spawn_file_actions_destroy(&actions) }
     for pair in moved { unsafe posix_spawn_file_actions_adddup2(&actions, pair.from, pair.to) }
-    var attributes = posix_spawnattr_t()
-    unsafe posix_spawnattr_init(&attributes)
-    defer { unsafe posix_spawnattr_destroy(&attributes) }
-    // A group of its own: what is sent to guardian's group does not reach it.
-    unsafe posix_spawnattr_setflags(&attributes, Int16(POSIX_SPAWN_SETPGROUP))
 
     let words = unsafe arguments.map { unsafe strdup($0) } + [nil]
     let variables = unsafe environment.map { unsafe strdup($0) } + [nil]
     defer { unsafe (words + variables).forEach { unsafe free($0) } }
     var pid: pid_t = 0
-    let error = unsafe posix_spawn(&pid, "/proc/self/exe", &actions, &attributes, words, variables)
+    let error = unsafe posix_spawn(&pid, "/proc/self/exe", &actions, nil, words, variables)
     if error != 0 { throw SystemError("start the worker", errno: error) }
     return pid
   }

@@ -31,6 +31,16 @@ enum Priority {
     _ = alarm(seconds)
   }
 
+  /// SIGALRM as the kernel means it: the end.
+  static func endItself(afterSeconds seconds: UInt32) {
+    _ = signal(SIGALRM, SIG_DFL)
+    var alarms = sigset_t()
+    unsafe sigemptyset(&alarms)
+    unsafe sigaddset(&alarms, SIGALRM)
+    unsafe sigprocmask(SIG_UNBLOCK, &alarms, nil)
+    _ = alarm(seconds)
+  }
+
   static func raiseLater(_ worker: pid_t) { unsafe Priority.worker = worker }
 }
 
@@ -43,7 +53,10 @@ enum Sandbox {
 
   /// In this order: limits, rights, system calls. `network`: debug information is to be
   /// fetched, as DEBUGINFOD_URLS says.
-  static func enter(uid: UInt32, seconds: UInt64, network: Bool) throws(SystemError) {
+  /// `parent`: with it the worker dies.
+  static func enter(
+    uid: UInt32, seconds: UInt64, network: Bool, parent: Int32
+  ) throws(SystemError) {
     // Debug information of a large program is mapped whole: some gigabytes of addresses.
     try limit(GUARDIAN_LIMIT_ADDRESS_SPACE, 16 << 30)
     try limit(GUARDIAN_LIMIT_CPU_SECONDS, seconds)
@@ -55,6 +68,9 @@ enum Sandbox {
       _ = try retrying("change the group") { guardian_become_group(uid) }
       _ = try retrying("change the user") { guardian_become_user(uid) }
     }
+    // A change of user takes it away: so not earlier. The parent may be gone already.
+    _ = try retrying("set the death signal") { guardian_die_with_parent() }
+    if getppid() != parent { throw SystemError("stay without the finisher", errno: ESRCH) }
     try filter(network: network)
   }
 

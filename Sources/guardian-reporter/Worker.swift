@@ -11,12 +11,14 @@ enum Worker {
   static func run(_ arguments: [String]) -> Int32 {
     var uid = geteuid()
     var milliseconds: UInt64 = 20_000
+    var parent = getppid()
     var replaced: [ReplacedModule] = []
     var at = 0
     while at + 1 < arguments.count {
       let value = arguments[at + 1]
       switch arguments[at] {
       case "--uid": uid = UInt32(value) ?? uid
+      case "--parent": parent = Int32(value) ?? parent
       case "--milliseconds": milliseconds = UInt64(value) ?? milliseconds
       case "--replaced":
         if let colon = value.firstIndex(of: ":"), let number = Int32(value[..<colon]) {
@@ -31,10 +33,14 @@ enum Worker {
     // Whatever else was open in guardian or the finisher.
     guardian_close_range(6, 9)
     guardian_close_range(10 + UInt32(replaced.count), .max)
+    // Whatever it waits for (a file system that does not answer, a file that is a FIFO by now), it
+    // ends by itself, a little after the finisher would have ended it.
+    Priority.endItself(afterSeconds: UInt32(clamping: milliseconds / 1000 + 2))
     do {
       let urls = ProcessInfo.processInfo.environment["DEBUGINFOD_URLS"] ?? ""
       try Sandbox.enter(
-        uid: uid, seconds: min(milliseconds / 1000, 20) + 1, network: !urls.isEmpty)
+        uid: uid, seconds: min(milliseconds / 1000, 20) + 1, network: !urls.isEmpty,
+        parent: parent)
       try answer(replaced, milliseconds: milliseconds)
       return 0
     } catch {

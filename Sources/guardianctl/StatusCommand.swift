@@ -106,7 +106,7 @@ enum StatusCommand {
             ]
           })
       if why.list.count < why.failures {
-        Output.print("and \(why.failures - why.list.count) earlier")
+        Output.print("and \(why.failures &- why.list.count) earlier")
       }
     }
     Output.print("")
@@ -136,7 +136,7 @@ enum StatusCommand {
 
   private static func size(_ bytes: UInt64) -> String {
     if bytes < 1 << 20 { return "\(bytes >> 10) KiB" }
-    let tenths = (bytes * 10) >> 20
+    let tenths = (bytes >> 10) * 10 >> 10
     return tenths < 1000 ? "\(tenths / 10).\(tenths % 10) MiB" : "\(tenths / 10) MiB"
   }
 }

@@ -82,6 +82,45 @@ private func isDeepEnd(_ line: Substring) -> Bool {
     #expect(!oldest.contains("Cannot access"), "\(oldest)")
   }
 
+  @Test func `has no arguments and no environment in it`() throws {
+    for how in ["crash", "overflow"] {
+      let victim = try Victim(how, threads: 2)
+      let arguments = try #require(fileBytes("/proc/\(victim.pid)/environ"))
+      let variables = arguments.split(separator: 0).filter { $0.count > 12 }
+      let result = try capture(victim)
+      _ = try victim.end()
+      let core = try #require(fileBytes(result.core))
+      #expect(!variables.isEmpty && core.count > 100_000)
+      for variable in variables {
+        #expect(
+          !contains(core, Array(variable)), "\(String(decoding: variable, as: UTF8.self))")
+      }
+      // Nor zeros in their place.
+      let shown = try gdb(Place.fixture("capture_victim"), result.core, ["p *(char **)environ"])
+      #expect(!shown.contains("\"\""), "\(shown)")
+    }
+  }
+
+  private func fileBytes(_ path: String) -> [UInt8]? {
+    guard let file = fopen(path, "r") else { return nil }
+    defer { fclose(file) }
+    var bytes: [UInt8] = []
+    var piece = [UInt8](repeating: 0, count: 65_536)
+    while case let count = fread(&piece, 1, piece.count, file), count > 0 {
+      bytes += piece[..<count]
+    }
+    return bytes
+  }
+
+  private func contains(_ bytes: [UInt8], _ part: [UInt8]) -> Bool {
+    var at = 0
+    while let start = bytes[at...].firstIndex(of: part[0]) {
+      if bytes[start...].starts(with: part) { return true }
+      at = start + 1
+    }
+    return false
+  }
+
   @Test func `holds 200 threads`() throws {
     let victim = try Victim("crash", threads: 198)
     let result = try capture(victim)

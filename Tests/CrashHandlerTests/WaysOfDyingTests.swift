@@ -316,6 +316,18 @@ struct Way: Sendable, CustomTestStringConvertible {
     }
   }
 
+  @Test func `is recorded without the arguments and the environment above its stack`() throws {
+    var tool = MiniGuardian()
+    tool.environment["SECRET"] = "hunterenv"
+    let outcome = try tool.run(Places.fixture("dies"), "null-read")
+    let record = try #require(outcome.ring.records.first)
+    // To the very end of what frames can be in.
+    #expect(record.stackLength > 256)
+    for secret in ["hunterenv", "null-read", "GUARDIAN_CHANNEL="] {
+      #expect(outcome.ring.bytes.firstRange(of: Array(secret.utf8)) == nil, "\(secret)")
+    }
+  }
+
   @Test func `waits for a capture that hangs no longer than it may`() throws {
     var guardian = MiniGuardian()
     guardian.captureTimeoutMilliseconds = 300

@@ -127,6 +127,69 @@ private final class FailingCalls: StoreCalls {
     #expect(index.group(often)?.firstSeen == TimeText.rfc3339(Samples.id(1).time))
   }
 
+  @Test func `what is kept plain is within the limits too, and counted`() throws {
+    var limits = StoreLimits()
+    limits.reports = 5
+    for number in 1...12 {
+      try incident(Samples.report(id: Samples.id(number), function: "often"))
+      try store.keep(Samples.id(number), limits: limits)
+    }
+    let left = try store.reports().map(\.id)
+    #expect(left.count == 5)
+    #expect(left.contains(Samples.id(1)) && left.contains(Samples.id(12)))
+    let often = Samples.report(id: Samples.id(1), function: "often").fingerprint
+    #expect(store.loadIndex().group(often)?.count == 12)
+    #expect(!(try KernelStoreCalls().list(store.path(.new, Samples.id(12)))).contains("ring"))
+    // Where a finisher has the lock, nobody waits.
+    let lock = try #require(FolderLock(directory, wait: false))
+    try incident(Samples.report(id: Samples.id(13)))
+    try store.keep(Samples.id(13), limits: limits)
+    #expect(try store.reports().count == 6)
+    withExtendedLifetime(lock) {}
+  }
+
+  @Test func `a link in the place of a folder leads nobody to other files`() throws {
+    try store.prepare()
+    let victim = scratch.path + "/victim"
+    let calls = KernelStoreCalls()
+    try calls.makeFolder(victim)
+    try calls.write(victim + "/precious", [1], sync: false)
+    try calls.write(victim + "/ring", [1], sync: false)
+    for name in ["x.gone", Samples.id.text] {
+      #expect(symlink(victim, store.path(.partial) + "/" + name) == 0)
+    }
+    _ = try store.adoptOrphans(program: Samples.program())
+    #expect(throws: SystemError.self) { try calls.removeFolder(store.path(.partial) + "/x.gone") }
+    Files.removeShallow(store.path(.partial) + "/x.gone")
+    #expect(try calls.list(victim) == ["precious", "ring"])
+  }
+
+  @Test func `folders that others may write to are not trusted`() throws {
+    try store.checkOwners()
+    try store.prepare()
+    try store.checkOwners()
+    for folder in [directory, store.path(.partial), store.path(.done)] {
+      chmod(folder, 0o770)
+      #expect(throws: SystemError.self) { try store.checkOwners() }
+      chmod(folder, 0o700)
+      if getuid() != 0 { continue }
+      chown(folder, 1234, 1234)
+      let error = #expect(throws: SystemError.self) { try store.checkOwners() }
+      #expect(
+        error?.description
+          == "cannot trust the folder of another user '\(folder)': Operation not permitted")
+      chown(folder, 0, 0)
+    }
+    try store.checkOwners()
+    if getuid() == 0 {
+      let link = scratch.path + "/link"
+      #expect(symlink(directory, link) == 0)
+      try Files.checkOwner(link)
+      #expect(lchown(link, 1234, 1234) == 0)
+      #expect(throws: SystemError.self) { try Files.checkOwner(link) }
+    }
+  }
+
   @Test func `the limit in bytes holds`() throws {
     var limits = StoreLimits()
     limits.bytes = 300 << 10

@@ -56,6 +56,42 @@ import Testing
     #expect(text.contains("\"crashing\""))
   }
 
+  @Test func `is kept plain when its reporter does not come to an end`() throws {
+    let scratch = Scratch()
+    for name in ["guardian", "guardian-capture", "libguardian-handler.so"] {
+      let bytes = try Files.read(Root.path + "/.build/release/" + name, limit: 256 << 20)
+      try Files.replace(scratch.path + "/" + name, with: bytes, mode: 0o755)
+    }
+    let script = "#!/bin/sh\nsleep 1000 &\necho $! >\(scratch.path)/worker\nwait\n"
+    try Files.replace(
+      scratch.path + "/guardian-reporter", with: Array(script.utf8), mode: 0o755)
+    let process = try Process([
+      scratch.path + "/guardian", "--state-directory", scratch.path + "/state",
+      "--runtime-directory", scratch.path + "/run", "--max-crashes", "0", "--report-timeout", "2s",
+      "--", dies, "null-read",
+    ])
+    #expect(try process.wait() == .exited(139))
+    let reports = scratch.path + "/state/reports/"
+    #expect(try Files.list(reports + "new").count == 1)
+    #expect(try Files.list(reports + "partial").isEmpty)
+    let worker = try Files.readText(scratch.path + "/worker", limit: 16)
+    let pid = try #require(Int32(worker.prefix { $0.isNumber }))
+    try eventually("the end of what the reporter started") { isAlive(pid) ? nil : true }
+  }
+
+  @Test func `in a state folder that others may write to leaves no report`() throws {
+    let scratch = Scratch()
+    try Files.makeDirectory(scratch.path + "/state")
+    try Files.setPermissions(scratch.path + "/state", 0o777)
+    let guardian = try Guardian(["--max-crashes", "0"], [dies, "null-read"], in: scratch)
+    #expect(try guardian.run() == .exited(139))
+    let line =
+      "cannot trust the folder that others may write to '\(scratch.path)/state': "
+      + "Operation not permitted: there will be no reports, and counts end with guardian"
+    #expect(guardian.process.errorText.contains(line))
+    #expect(try Files.list(scratch.path + "/state").isEmpty)
+  }
+
   @Test func `of a descendant is reported, and the program lives on`() throws {
     let guardian = try Guardian(
       [], ["/bin/sh", "-c", "\"$0\" null-read; echo pid $$; exec sleep 1000", dies])

@@ -114,6 +114,52 @@ import Testing
     #expect(snapshot.defects.contains { $0.contains("is no regular file") })
     #expect(snapshot.threads.count == 11)
   }
+
+  @Test func `are not looked for where a FIFO lies in the place of a debug file`() throws {
+    let scratch = Scratch()
+    guard let program = try Self.copy("symbols_c", to: scratch.path) else { return }
+    let split = """
+      cd '\(scratch.path)' && objcopy --only-keep-debug server server.debug \
+      && strip --strip-all server && objcopy --add-gnu-debuglink=server.debug server
+      """
+    try #require(Shell.run(split) == 0)
+    let core = try #require(Core.of(program, "null", in: scratch.path))
+    try #require(unlink(program + ".debug") == 0 && mkfifo(program + ".debug", 0o600) == 0)
+    let snapshot = try Core.snapshot(core)
+    #expect(snapshot.threads.count == 11)
+    #expect(snapshot.threads[0].frames[0].function == nil)
+  }
+
+  @Test func `in compressed sections that claim to be gigabytes are not unpacked`() throws {
+    let scratch = Scratch()
+    guard let program = try Self.copy("symbols_c", to: scratch.path) else { return }
+    try #require(Shell.run("objcopy --compress-debug-sections=zlib '\(program)'") == 0)
+    let core = try #require(Core.of(program, "null", in: scratch.path))
+    let honest = try Core.snapshot(core)
+    expect(honest.threads[0].frames, `The crashing thread of a C program`.chain)
+
+    let file = open(program, O_RDWR | O_CLOEXEC)
+    defer { close(file) }
+    func number(_ offset: UInt64, _ width: Int) -> UInt64 {
+      var bytes = [UInt8](repeating: 0, count: width)
+      pread(file, &bytes, width, off_t(offset))
+      return bytes.reversed().reduce(0) { $0 << 8 | UInt64($1) }
+    }
+    var changed = 0
+    for index in 0..<number(60, 2) {
+      let header = number(40, 8) + index * 64
+      guard number(header + 8, 8) & 0x800 != 0 else { continue }
+      // ch_size of Elf64_Chdr.
+      var size: UInt64 = 300 << 20
+      pwrite(file, &size, 8, off_t(number(header + 24, 8) + 8))
+      changed += 1
+    }
+    try #require(changed > 1)
+    let hostile = try Core.snapshot(core)
+    #expect(hostile.defects.contains { $0.contains(program) && $0.contains("too much memory") })
+    #expect(hostile.threads.count == 11)
+    #expect(hostile.threads[0].frames[0].function == nil)
+  }
 }
 
 @Suite struct `A snapshot` {
