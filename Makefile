@@ -134,7 +134,7 @@ fuzz: swift-build-tests ## hostile rings and texts, the policy's simulation, lon
 PREFIX := /usr/local
 INSTALL := install
 .PHONY: install
-install: ## into $(DESTDIR)$(PREFIX): programs, unit, catalog, man pages, completions
+install: ## into $(DESTDIR)$(PREFIX): programs, guardian.h, unit, catalog, man pages, completions
 	@for f in guardian guardianctl guardian-capture guardian-reporter libguardian-handler.so; do \
 	  [ -e $(RELEASE)/$$f ] || { $(MAKE) -f $(ROOT)/Makefile build; break; }; done
 	@to=$(DESTDIR)$(PREFIX); \
@@ -143,8 +143,10 @@ install: ## into $(DESTDIR)$(PREFIX): programs, unit, catalog, man pages, comple
 	$(INSTALL) $(RELEASE)/guardian $(RELEASE)/guardianctl $$to/bin; \
 	$(INSTALL) $(RELEASE)/guardian-capture $(RELEASE)/guardian-reporter $$to/libexec/guardian; \
 	$(INSTALL) -m 0644 $(RELEASE)/libguardian-handler.so $$to/lib/guardian; \
-	for f in $(ROOT)/Sources/CrashHandler/include/guardian.h; do \
-	  [ ! -e $$f ] || $(INSTALL) -m 0644 $$f $$to/include; done; \
+	$(INSTALL) -m 0644 $(ROOT)/Sources/CrashHandler/include/guardian.h $$to/include; \
+	$(INSTALL) -d $$to/lib/pkgconfig; \
+	sed -e 's,@PREFIX@,$(PREFIX),' -e 's,@VERSION@,$(VERSION),' $(ROOT)/Sources/CrashHandler/guardian.pc.in \
+	  >$$to/lib/pkgconfig/guardian.pc; \
 	sed 's,/usr/bin/guardian,$(PREFIX)/bin/guardian,' '$(ROOT)/Units/guardian@.service' \
 	  >$$to/lib/systemd/system/guardian@.service; \
 	for f in $(ROOT)/Units/*.catalog; do \

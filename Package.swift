@@ -38,13 +38,14 @@ let package = Package(
   ],
   targets: [
     // In the program.
-    .target(name: "CrashHandler", exclude: ["README.md"], cSettings: c),
+    .target(
+      name: "CrashHandler", exclude: ["README.md", "guardian.pc.in"], cSettings: c),
     .target(
       name: "Guardian", dependencies: ["CrashHandler"], swiftSettings: strict),
 
     // Pure values: import nothing of ours.
-    .target(name: "Policy", swiftSettings: strict),
-    .target(name: "Ring", swiftSettings: strict),
+    .target(name: "Policy", exclude: ["README.md"], swiftSettings: strict),
+    .target(name: "Ring", exclude: ["README.md"], swiftSettings: strict),
 
     // System libraries and shims.
     .target(name: "CSpawn", cSettings: c),
@@ -73,13 +74,13 @@ let package = Package(
         "CLinux", "Control", "CSpawn", "CSystemd", "Kernel", "Policy", "Reports", "Ring",
         "Settings",
       ],
-      swiftSettings: strict),
+      exclude: ["README.md"], swiftSettings: strict),
     .target(
       name: "Capture", dependencies: ["CLinux", "Kernel", "Reports", "Ring"],
-      swiftSettings: strict),
+      exclude: ["README.md"], swiftSettings: strict),
     .target(
       name: "Symbolication", dependencies: ["CDemangle", "CDwarf", "Kernel", "Reports"],
-      swiftSettings: strict),
+      exclude: ["README.md"], swiftSettings: strict),
 
     .executableTarget(
       name: "guardian",

@@ -65,6 +65,15 @@ extension Ending {
     }
   }
 
+  /// The program, its interpreter or its working directory is not there or cannot be executed:
+  /// ENOENT, ENOEXEC, EACCES, ENOTDIR, ELOOP. Somebody has to do something about it.
+  package var cannotHealByItself: Bool {
+    if case .execFailed(let errno) = status, cause == .own {
+      return [2, 8, 13, 20, 40].contains(errno)
+    }
+    return false
+  }
+
   /// The code that guardian itself leaves with after this: the program's own, 128 + n for a
   /// death by signal n, 126 or 127 when it could not be executed (sh's convention), 78
   /// (EX_CONFIG) when it detached, 1 when nobody knows.

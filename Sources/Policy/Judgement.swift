@@ -67,6 +67,10 @@ extension RestartPolicy {
     } else if kind.isFailure, let cap, failures > cap {
       decision = .giveUp
       reason = giveUpReason(next.failures, cap: cap, at: occurrence.at)
+    } else if ending.cannotHealByItself, occurrence.life.rawValue == 1 {
+      // A later life that fails so is a binary that is being replaced: that heals.
+      decision = .giveUp
+      reason = "\(what): it never ran, and that does not heal by itself"
     } else if maxIdentical > 0, next.identical >= maxIdentical {
       decision = .giveUp
       reason =

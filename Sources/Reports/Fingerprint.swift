@@ -18,6 +18,7 @@ package enum Fingerprint {
     if names.isEmpty {
       // Nothing but words to go by, without what differs from one time to the next.
       parts.append(report.program.executable ?? report.program.name)
+      if let failure = report.ending.startFailure { parts.append(withoutNumbers(failure)) }
       if let exception = report.exception { parts.append(withoutNumbers(exception.reason)) }
     }
     return hash(parts)

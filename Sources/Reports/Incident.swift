@@ -41,6 +41,8 @@ package struct Incident: Sendable {
   package var handler: String
   /// What is missing, as far as guardian knows already.
   package var defects: [String] = []
+  /// Why the program could not be executed, in words.
+  package var startFailure: String?
   /// Beside report.json in the folder.
   package var attachments: [Attachment] = []
 

@@ -133,6 +133,7 @@ package enum PlainReport {
   ) -> EndingFacts {
     var facts = EndingFacts()
     facts.stopRequested = incident.stopRequested
+    facts.startFailure = incident.startFailure.map { SafeText.cut($0, limit: 1024) }
     switch incident.ending.status {
     case .exited(let status): facts.exitStatus = status
     case .signaled(let signal, let coreDumped):

@@ -104,6 +104,8 @@ package struct EndingFacts: Codable, Hashable, Sendable {
   package var exitStatus: Int32?
   package var coreDumped: Bool = false
   package var stopRequested: Bool = false
+  /// Why the program could not be executed.
+  package var startFailure: String?
   package init() {}
 }
 

@@ -255,6 +255,11 @@ package struct ReportStore<Calls: StoreCalls> {
 
   // MARK: Readers
 
+  /// What is being written, or was when its reporter died; oldest first.
+  package func unfinished() -> [ReportID] {
+    ((try? calls.list(path(.partial))) ?? []).compactMap(ReportID.init).sorted()
+  }
+
   /// Final reports, oldest first.
   package func reports() throws(SystemError) -> [(id: ReportID, folder: StoreFolder)] {
     var result: [(id: ReportID, folder: StoreFolder)] = []

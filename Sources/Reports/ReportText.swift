@@ -74,7 +74,8 @@ package enum ReportText {
 
   private static func what(_ report: Report) -> String {
     switch report.kind {
-    case .execFailed: return "exec failed"
+    case .execFailed:
+      return "exec failed" + (report.ending.startFailure.map { ": " + short($0, to: 300) } ?? "")
     case .oom: return "out of memory"
     case .hang: return "hang"
     case .crash, .killed, .exit: break
@@ -98,8 +99,8 @@ package enum ReportText {
   }
 
   /// A template's name may fill pages.
-  private static func short(_ function: String) -> String {
-    function.count <= 120 ? function : String(function.prefix(119)) + "…"
+  private static func short(_ function: String, to limit: Int = 120) -> String {
+    function.count <= limit ? function : String(function.prefix(limit - 1)) + "…"
   }
 
   private static func summary(_ report: Report, _ page: inout Page) {

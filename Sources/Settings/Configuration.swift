@@ -207,6 +207,9 @@ package struct Configuration: Hashable, Sendable {
   /// The tables [[deliver]] of the file, unread: whoever delivers reads them.
   package internal(set) var deliveries: [TomlTable] = []
 
+  /// Lines for people about what is odd and not wrong.
+  package internal(set) var warnings: [String] = []
+
   package var quiet = false
   package var verbose = false
 
@@ -227,6 +230,17 @@ package struct Configuration: Hashable, Sendable {
   /// What --check says when all is well.
   var summary: String {
     let shown = command.map { quoted($0, limit: 200) }.joined(separator: " ")
-    return "guardian: the configuration of '\(name)' is right; it would start \(shown)\n"
+    let unit = nameOfUnit
+    return "guardian: the configuration of '\(unit ?? name)' is right"
+      + (unit.map { " (as the unit guardian@\($0))" } ?? "") + "; it would start \(shown)\n"
+  }
+
+  /// The unit of this file gives its name; nil: a name is given, or no unit reads this file.
+  private var nameOfUnit: String? {
+    let (start, end) = ("/etc/guardian/", ".toml")
+    guard !nameIsGiven, let path = configurationFile, path.hasPrefix(start), path.hasSuffix(end)
+    else { return nil }
+    let stem = String(path.dropFirst(start.count).dropLast(end.count))
+    return ProgramName.isValid(stem) ? stem : nil
   }
 }

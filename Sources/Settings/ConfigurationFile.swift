@@ -23,9 +23,12 @@ enum ConfigurationFile {
     do throws(TomlError) {
       table = try TomlTable(text: bytes)
     } catch {
+      let text =
+        error.position.flatMap { unquoted(bytes, line: $0.line) }
+        .map { "text needs quotes: " + $0 } ?? oneLine(error.text)
       throw SettingsError(
         .file(path, line: error.position?.line ?? 0, column: error.position?.column ?? 0),
-        "it is not valid TOML: " + oneLine(error.text))
+        "it is not valid TOML: " + text)
     }
     return try layer(table, path, options)
   }
@@ -89,6 +92,38 @@ enum ConfigurationFile {
       .map { folder + "/" + $0 }
   }
 
+  /// Of a line such as `restart = always  # so` the same with quotes; nil: it is wrong otherwise.
+  private static func unquoted(_ bytes: [UInt8], line: Int) -> String? {
+    let lines = bytes.split(separator: 10, maxSplits: line, omittingEmptySubsequences: false)
+    guard line >= 1, line <= lines.count else { return nil }
+    let parts = lines[line - 1].split(separator: UInt8(ascii: "="), maxSplits: 1)
+    guard parts.count == 2 else { return nil }
+    func word(_ bytes: some Sequence<UInt8>) -> String? {
+      let text = String(decoding: Array(bytes), as: UTF8.self)
+        .split { $0 == " " || $0 == "\t" || $0 == "\r" }
+      // A key or value is one word of what stands in names, times, sizes and paths.
+      guard text.count == 1, text[0].utf8.count <= 100,
+        text[0].utf8.allSatisfy({ byte in
+          switch byte {
+          case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
+            UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "-"), UInt8(ascii: "_"),
+            UInt8(ascii: "."), UInt8(ascii: "/"), UInt8(ascii: ":"), UInt8(ascii: "@"),
+            UInt8(ascii: "+"):
+            true
+          default: false
+          }
+        })
+      else { return nil }
+      return String(text[0])
+    }
+    guard let key = word(parts[0]),
+      let value = word(parts[1].prefix { $0 != UInt8(ascii: "#") }),
+      value.contains(where: { $0.isLetter || $0 == "/" }),
+      !["true", "false", "inf", "nan"].contains(value)
+    else { return nil }
+    return "\(key) = \"\(value)\""
+  }
+
   private static func oneLine(_ text: String) -> String {
     String(quoted(text, limit: 256).dropFirst().dropLast())
   }
@@ -117,9 +152,23 @@ enum ConfigurationFile {
           $0.name == entry.key && $0.sources.contains(.file)
         })
       else { throw SettingsError(place(entry.keyPosition), unknown(entry, options)) }
-      layer.entries[option.name] = try texts(option, entry, place)
+      layer.entries[option.name] = try texts(option, entry, options, place)
+      if option.isTable, case .table(let table) = entry.element.value {
+        layer.warnings += table.entries.filter { isKey($0.key, options) }.map {
+          SettingsError(
+            place($0.keyPosition),
+            "key '\($0.key)' stands below [\(option.name)]: it is a variable of the program, and no "
+              + "option of guardian; \(aboveTables)")
+        }
+      }
     }
     return layer
+  }
+
+  private static let aboveTables = "options stand above the first [table]"
+
+  private static func isKey(_ name: String, _ options: [Option]) -> Bool {
+    name == "command" || options.contains { $0.name == name && $0.sources.contains(.file) }
   }
 
   private static func unknown(_ entry: TomlTable.Entry, _ options: [Option]) -> String {
@@ -177,13 +226,16 @@ enum ConfigurationFile {
   }
 
   private static func texts(
-    _ option: Option, _ entry: TomlTable.Entry, _ place: (TomlPosition) -> SettingsError.Place
+    _ option: Option, _ entry: TomlTable.Entry, _ options: [Option],
+    _ place: (TomlPosition) -> SettingsError.Place
   ) throws(SettingsError) -> [(String, SettingsError.Place)] {
-    func text(_ element: TomlElement, in name: String) throws(SettingsError) -> String {
+    func text(
+      _ element: TomlElement, in name: String, hint: String = ""
+    ) throws(SettingsError) -> String {
       guard let type = element.value.type, option.toml.contains(type) else {
         throw SettingsError(
           place(element.position),
-          "key '\(name)': it must be \(option.expected), not \(element.value.name)")
+          "key '\(name)': it must be \(option.expected), not \(element.value.name)" + hint)
       }
       return element.value.text
     }
@@ -191,7 +243,9 @@ enum ConfigurationFile {
     case .table(let table) where option.isTable:
       var texts: [(String, SettingsError.Place)] = []
       for variable in table.entries {
-        let value = try text(variable.element, in: option.name + "." + variable.key)
+        let value = try text(
+          variable.element, in: option.name + "." + variable.key,
+          hint: isKey(variable.key, options) ? "; \(aboveTables)" : "")
         guard !variable.key.isEmpty, !variable.key.contains("=") else {
           throw SettingsError(
             place(variable.keyPosition),

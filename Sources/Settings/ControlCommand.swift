@@ -175,6 +175,7 @@ package struct ControlCommand: Hashable, Sendable {
       }
       throw wrong("there is no command; guardianctl --help lists them")
     }
+    if verbName == "help" { return .print(reader.help()) }
     guard let verb = verbs.first(where: { $0.name == verbName }) else {
       throw wrong(
         "unknown command \(quoted(verbName))"

@@ -15,7 +15,11 @@ package struct Places: Hashable, Sendable {
   /// - Parameter uid: the effective user.
   /// - Parameter environment: guardian's own. A relative path in an XDG variable is invalid and is
   ///   ignored (XDG Base Directory Specification).
-  package init(uid: UInt32, environment: [String: String]) {
+  /// - Parameter canBeMade: whether a folder is there or can be made; where the user's own state
+  ///   folder cannot, it lies where it lies without HOME.
+  package init(
+    uid: UInt32, environment: [String: String], canBeMade: (String) -> Bool = { _ in true }
+  ) {
     func absolute(_ variable: String) -> String? {
       guard var path = environment[variable], path.hasPrefix("/") else { return nil }
       while path.count > 1, path.hasSuffix("/") { path.removeLast() }
@@ -28,10 +32,10 @@ package struct Places: Hashable, Sendable {
     // Whoever uses this folder must check that it is ours and closed to others: anybody may
     // create a folder of that name under /tmp first.
     let temporary = (absolute("TMPDIR") ?? "/tmp") + "/guardian-\(uid)"
-    let state =
+    let own =
       absolute("XDG_STATE_HOME").map { $0 + "/guardian" }
       ?? absolute("HOME").map { $0 + "/.local/state/guardian" }
-      ?? temporary + "/state"
+    let state = own.flatMap { canBeMade($0) ? $0 : nil } ?? temporary + "/state"
     let runtime =
       absolute("XDG_RUNTIME_DIR").map { $0 + "/guardian" }
       ?? temporary + "/run"

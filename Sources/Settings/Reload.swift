@@ -16,7 +16,9 @@ extension Settings {
     _ current: Configuration, arguments: [String], environment: [String: String], uid: UInt32
   ) throws(SettingsError) -> Reloaded {
     guard
-      case .run(let new) = try request(arguments: arguments, environment: environment, uid: uid)
+      case .run(let new) = try request(
+        arguments: arguments, environment: environment, uid: uid,
+        canBeMade: StartCheck.canBeMade)
     else { return Reloaded(configuration: current, applied: [], pending: []) }
     var result = current
     var applied: [String] = []

@@ -18,10 +18,18 @@ package enum Settings {
     arguments: [String], environment: [String: String]
   ) -> Configuration {
     do {
-      switch try request(arguments: arguments, environment: environment, uid: geteuid()) {
+      switch try request(
+        arguments: arguments, environment: environment, uid: geteuid(),
+        canBeMade: StartCheck.canBeMade)
+      {
       case .run(let configuration):
         for note in notes(environment) { write("guardian: " + note + "\n", to: STDERR_FILENO) }
+        for warning in configuration.warnings { write(warning + "\n", to: STDERR_FILENO) }
         if configuration.check {
+          if let problem = StartCheck.problem(configuration, environment) {
+            write("guardian: the program would not start: \(problem)\n", to: STDERR_FILENO)
+            exit(78)
+          }
           write(configuration.summary, to: STDOUT_FILENO)
           exit(0)
         }
@@ -38,9 +46,10 @@ package enum Settings {
   /// The same without leaving; reads the configuration file, if one is named.
   /// - Parameter uid: decides where state and runtime folders lie.
   /// - Parameter options: the table; tests also try what is planned.
+  /// - Parameter canBeMade: whether a folder is there or can be made.
   package static func request(
     arguments: [String], environment: [String: String], uid: UInt32,
-    options: [Option] = Option.available
+    options: [Option] = Option.available, canBeMade: (String) -> Bool = { _ in true }
   ) throws(SettingsError) -> Request {
     let reader = CommandLineReader.guardian(options)
     let words = try reader.read(arguments)
@@ -92,9 +101,12 @@ package enum Settings {
       }
       if let command = layer.command { configuration.command = command }
       if let deliveries = layer.deliveries { configuration.deliveries = deliveries }
+      configuration.warnings += layer.warnings.map {
+        $0.line(program: "guardian", consequence: nil)
+      }
     }
     try complete(
-      &configuration, words, given, environment, uid: uid,
+      &configuration, words, given, environment, uid: uid, canBeMade: canBeMade,
       commandInFile: layers.compactMap(\.commandPlace).last)
     return .run(configuration)
   }
@@ -123,7 +135,8 @@ package enum Settings {
   private static func complete(
     _ configuration: inout Configuration, _ words: ParsedWords,
     _ given: [String: SettingsError.Place],
-    _ environment: [String: String], uid: UInt32, commandInFile: SettingsError.Place?
+    _ environment: [String: String], uid: UInt32, canBeMade: (String) -> Bool,
+    commandInFile: SettingsError.Place?
   ) throws(SettingsError) {
     if !words.operands.isEmpty {
       if let commandInFile, case .file(let path, let line, let column) = commandInFile {
@@ -158,7 +171,13 @@ package enum Settings {
     if !configuration.nameIsGiven {
       configuration.name = ProgramName.derived(from: configuration.command)
     }
-    configuration.places = Places(uid: uid, environment: environment)
+    configuration.places = Places(uid: uid, environment: environment, canBeMade: canBeMade)
+    let wanted = Places(uid: uid, environment: environment).state
+    if configuration.givenStateDirectory == nil, configuration.places.state != wanted {
+      configuration.warnings.append(
+        "guardian: cannot make the folder \(quoted(wanted)): reports and counts go to "
+          + quoted(configuration.places.state))
+    }
     for field in [
       \Configuration.givenStateDirectory, \.givenRuntimeDirectory, \.workingDirectory,
       \.configurationFile, \.metricsFile,
@@ -244,6 +263,7 @@ struct Layer {
   var command: [String]?
   var commandPlace: SettingsError.Place?
   var deliveries: [TomlTable]?
+  var warnings: [SettingsError] = []
 }
 
 extension SettingsError.Place {

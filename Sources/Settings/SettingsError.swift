@@ -1,4 +1,5 @@
 // Why the settings are wrong: one line that says where, what, and that nothing was started.
+import Glibc
 
 package struct SettingsError: Error, Hashable, Sendable, CustomStringConvertible {
   package enum Place: Hashable, Sendable {
@@ -16,6 +17,9 @@ package struct SettingsError: Error, Hashable, Sendable, CustomStringConvertible
     self.place = place
     self.text = text
   }
+
+  /// The C library's words for an error number.
+  static func words(_ errno: Int32) -> String { unsafe String(cString: strerror(errno)) }
 
   /// EX_USAGE for the command line, EX_CONFIG for what was prepared beforehand (sysexits(3)).
   package var exitStatus: Int32 {

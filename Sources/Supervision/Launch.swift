@@ -33,7 +33,8 @@ package struct LaunchFailure: Error {
       default: nil
       }
     if let step { return "cannot start '\(path)': \(step): \(cause)" }
-    return "cannot execute '\(path)': \(cause)" + explanation(path)
+    let hint = ExecFailure.hint(launch.path, errno: errno, directory: launch.directory)
+    return "cannot execute '\(path)': \(cause)" + (hint.map { ": " + $0 } ?? explanation(path))
   }
 
   private func limitWords(_ launch: Launch) -> String {

@@ -186,6 +186,12 @@ struct ProgramCommand {
     return .success(executable)
   }
 
+  /// More about a command that `executable` did not find.
+  func whyNotFound(_ error: SystemError) -> String? {
+    error.errno == ENOENT
+      ? ExecFailure.notFound(arguments[0], directory: launch.directory) : nil
+  }
+
   func environment(
     life: Life, channel: String, preload: String?, name: String, crashedLastRun: Bool,
     lastReport: String?, notify: Bool

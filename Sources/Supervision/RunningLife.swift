@@ -67,6 +67,8 @@ final class OpenIncident {
   var summary: CaptureSummary?
   var replaced: [(descriptor: SharedDescriptor, path: String)] = []
   var defects: [String] = []
+  /// Why the program could not be executed.
+  var startFailure: String?
   /// Of a start that failed there is no life.
   var lifeNumber: Life
   /// Of a life that an earlier guardian started.

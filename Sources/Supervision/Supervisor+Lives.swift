@@ -24,7 +24,8 @@ extension Supervisor {
     switch command.executable() {
     case .success(let found): executable = found
     case .failure(let error):
-      spawnFailedWords[number] = error.description
+      spawnFailedWords[number] =
+        error.description + (command.whyNotFound(error).map { ": " + $0 } ?? "")
       feed(.spawnFailed(number, errno: error.errno))
       return
     }

@@ -25,7 +25,7 @@ extension Supervisor {
     record?.incident = nil
     incident.isOwed = true
     incident.ending = (ending, verdict, .now())
-    if let words = spawnFailedWords[number] { incident.defects.append(words) }
+    incident.startFailure = spawnFailedWords[number]
     crashedLastRun = true
     lastReport = incident.id
     return incident
@@ -150,6 +150,7 @@ extension Supervisor {
     facts.process = incident.process
     facts.capture = incident.summary
     facts.defects = incident.defects
+    facts.startFailure = incident.startFailure
     for name in ["core"] {
       if let status = try? Files.status(folder.path + "/" + name), status.size > 0 {
         facts.attachments.append(Attachment(name: name, bytes: UInt64(status.size)))

@@ -32,7 +32,7 @@ struct Doctor {
     doctor.kernelCores()
     doctor.debugInformation(environment)
     doctor.sandbox()
-    let places = Places(uid: geteuid(), environment: environment)
+    let places = Places(uid: geteuid(), environment: environment, canBeMade: StartCheck.canBeMade)
     doctor.folder(
       "state folder", command.stateDirectory ?? places.state,
       "reports and counts would be lost: give --state-directory")

@@ -74,7 +74,7 @@ struct Guardians {
   init(_ command: ControlCommand, operand: String?, environment: [String: String])
     throws(ControlError)
   {
-    let own = Places(uid: geteuid(), environment: environment)
+    let own = Places(uid: geteuid(), environment: environment, canBeMade: StartCheck.canBeMade)
     let system = Places(uid: 0, environment: [:])
     if let operand, command.name == nil, !ProgramName.isValid(operand) {
       throw ControlError("'\(operand)' is not a valid name: \(ProgramName.rule)", status: 64)

@@ -36,10 +36,13 @@ struct StoredReport {
 struct Library {
   /// Newest first.
   let reports: [StoredReport]
+  /// Those that are being written, newest first.
+  let unfinished: [StoredReport]
   private let places: [String]
 
   init(_ command: ControlCommand, environment: [String: String]) throws(ControlError) {
-    let state = Places(uid: geteuid(), environment: environment).state
+    let state = Places(uid: geteuid(), environment: environment, canBeMade: StartCheck.canBeMade)
+      .state
     var directories: [String]
     if let directory = command.stateDirectory {
       directories = [directory]
@@ -55,6 +58,7 @@ struct Library {
     let isNamed = command.stateDirectory != nil || command.name != nil
     places = directories.isEmpty ? [state] : directories
     var found: [StoredReport] = []
+    var unfinished: [StoredReport] = []
     for directory in directories {
       var status = stat()
       guard unsafe stat(directory, &status) == 0 else {
@@ -64,6 +68,11 @@ struct Library {
           "there is no state folder '\(directory)': \(SystemError.text(cause))", status: 66)
       }
       let store = ReportStore(directory: directory + "/reports")
+      // Looked at first: what moves on meanwhile is seen below.
+      unfinished += store.unfinished().map {
+        StoredReport(
+          id: $0, program: SafeText.lastComponent(directory), store: store, folder: .partial)
+      }
       do {
         for report in try store.reports() {
           found.append(
@@ -77,10 +86,45 @@ struct Library {
       }
     }
     reports = found.sorted { $0.id > $1.id }
+    let final = Set(found.map(\.id))
+    self.unfinished = unfinished.filter { !final.contains($0.id) }.sorted { $0.id > $1.id }
+  }
+
+  /// With some patience for a report that is meant and still being written.
+  static func settled(
+    _ command: ControlCommand, environment: [String: String], word: String?
+  ) throws(ControlError) -> Library {
+    var library = try Library(command, environment: environment)
+    let end = Clock.monotonic + .seconds(3)
+    var said = false
+    while library.isBeingWritten(word), Clock.monotonic < end {
+      if !said { Output.error("the report is being written: waiting up to 3 s for it") }
+      said = true
+      usleep(20_000)
+      library = try Library(command, environment: environment)
+    }
+    return library
+  }
+
+  private func isBeingWritten(_ word: String?) -> Bool {
+    guard let word, word != "latest" else {
+      return unfinished.first.map { newest in reports.first.map { $0.id < newest.id } ?? true }
+        ?? false
+    }
+    let lower = word.lowercased()
+    return !reports.contains { $0.id.text.hasPrefix(lower) }
+      && unfinished.contains { $0.id.text.hasPrefix(lower) }
+  }
+
+  /// With those that are not finished and can be read already.
+  private var readable: [StoredReport] {
+    let begun = unfinished.filter { Files.exists($0.path + "/report.json") }
+    return begun.isEmpty ? reports : (reports + begun).sorted { $0.id > $1.id }
   }
 
   /// "latest", nothing, or the beginning of an id that only one report has.
   func find(_ word: String?) throws(ControlError) -> StoredReport {
+    let reports = readable
     guard let latest = reports.first else {
       throw ControlError("there are no reports in \(placesText)", status: 1)
     }
@@ -101,7 +145,11 @@ struct Library {
     }
   }
 
-  var placesText: String { places.map { "'\($0)'" }.joined(separator: ", ") }
+  var placesText: String {
+    let named = places.count > 4 ? 3 : places.count
+    return places.prefix(named).map { "'\($0)'" }.joined(separator: ", ")
+      + (named < places.count ? " and \(places.count - named) other places" : "")
+  }
 
   /// The shortest beginning of each id that is its own, at least of 13 characters.
   func shortIDs() -> [ReportID: String] {

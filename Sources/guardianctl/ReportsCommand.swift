@@ -66,6 +66,9 @@ enum ReportsCommand {
 
   static func show(_ library: Library, _ word: String?, json: Bool) throws {
     let stored = try library.find(word)
+    if stored.folder == .partial {
+      Output.error("report \(stored.id) is not finished: this is what was known at once")
+    }
     if json {
       Output.print(bytes: try stored.json())
       return

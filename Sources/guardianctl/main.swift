@@ -42,7 +42,10 @@ func perform() throws -> Int32 {
       command.arguments, simulate: command.simulate, environment: environment, json: json)
   case "doctor": return try Doctor.run(command, environment: environment, json: json)
   default:
-    let library = try Library(command, environment: environment)
+    let library =
+      command.verb == "reports"
+      ? try Library(command, environment: environment)
+      : try Library.settled(command, environment: environment, word: command.arguments.first)
     switch command.verb {
     case "reports": try ReportsCommand.list(library, json: json)
     case "show": try ReportsCommand.show(library, command.arguments.first, json: json)

@@ -195,14 +195,46 @@ import Testing
     var starts: [Duration] = []
     while driver.machine.currentLife != nil {
       starts.append(driver.clock)
-      all += driver.feed(.spawnFailed(driver.life, errno: 2))
+      all += driver.feed(.spawnFailed(driver.life, errno: 26))
       if case .waiting = driver.machine.state { all += driver.reachDeadline() }
     }
     #expect(starts.count == 11, "ten restarts")
     #expect(starts[1] == starts[0] && starts[2] > starts[1])
     #expect(reports(in: all).count == 1)
     #expect(words(all).contains("runGiveUp"))
-    #expect(leave(of: driver.feed(.reportersDone)) == .exit(127))
+    #expect(leave(of: driver.feed(.reportersDone)) == .exit(126))
+  }
+
+  @Test(
+    arguments: [(Int32(2), Int32(127)), (8, 126), (13, 126), (20, 126), (40, 126)], [Int?.none, 10])
+  func `what could never be executed is given up at once`(
+    _ failure: (errno: Int32, code: Int32), _ cap: Int?
+  ) {
+    var policy = RestartPolicy()
+    policy.maxCrashes = cap
+    var driver = Driver(policy)
+    driver.feed(.begin)
+    let effects = driver.feed(.spawnFailed(driver.life, errno: failure.errno))
+    #expect(driver.machine.lastVerdict?.decision == .giveUp)
+    #expect(driver.machine.history.departure == .gaveUp)
+    #expect(reports(in: effects).count == 1 && words(effects).contains("runGiveUp"))
+    #expect(leave(of: driver.feed(.reportersDone)) == .exit(failure.code))
+  }
+
+  @Test func `what may heal, and what ran before, is tried again`() {
+    for errno in [Int32(4), 5, 11, 12, 26] {
+      var driver = Driver()
+      driver.feed(.begin)
+      driver.feed(.spawnFailed(driver.life, errno: errno))
+      #expect(driver.machine.lastVerdict?.decision.restarts == true, "\(errno)")
+    }
+    for errno in [Int32(2), 8, 13, 20, 40] {
+      // A deploy takes the binary away for a moment.
+      var driver = Driver()
+      _ = driver.live(.seconds(1), segv)
+      driver.feed(.spawnFailed(driver.life, errno: errno))
+      #expect(driver.machine.lastVerdict?.decision.restarts == true, "\(errno)")
+    }
   }
 
   @Test func `odd options do no harm`() {

@@ -11,6 +11,8 @@ struct Checker {
   private var spawnedAt = Now(boot: .zero, monotonic: .zero)
   private var hasLife = false
   private var answered = false
+  /// The first life could not be executed, for a reason that stays.
+  private var neverRan = false
   private var mainEnded = false
   private var treeDone = true
   private var treeAsked = false
@@ -59,7 +61,8 @@ struct Checker {
         everCleared = true
         row = 0
       }
-    case .spawnFailed(let of, _) where of == life && hasLife && !mainEnded:
+    case .spawnFailed(let of, let errno) where of == life && hasLife && !mainEnded:
+      neverRan = life.rawValue == 1 && errno == 2 && !asked && killedAt == nil
       ended(failed: true, unstable: true, isExec: true, at: now)
       treeDone = true
     case .ended(let of, let ending, _) where of == life && hasLife && !mainEnded:
@@ -121,6 +124,7 @@ struct Checker {
       demand(stopAskedAt == nil, "a life begins after a stop")
       if hasLife, automatic, !asked {
         demand(policy.restart != .no, "a restart that the mode forbids")
+        demand(!neverRan, "a restart of what can never run")
         if let cap = policy.maxCrashes {
           demand(counted() <= cap, "more restarts than the cap allows")
         }
@@ -133,6 +137,7 @@ struct Checker {
         demand(now.monotonic - endedAt >= least, "a restart too soon")
         row += 1
       }
+      neverRan = false
       life = next
       spawnedAt = now
       (hasLife, answered, mainEnded, treeDone, treeAsked) = (true, false, false, false, false)
@@ -173,7 +178,8 @@ struct Checker {
       announcements[of, default: 0] += 1
       demand(announcements[of] == 1, "an ending is announced twice")
     case .runGiveUp:
-      if let cap = policy.maxCrashes, !everCleared {
+      if neverRan {
+      } else if let cap = policy.maxCrashes, !everCleared {
         demand(counted() > cap, "it gives up before the cap")
       } else if policy.maxCrashes == nil {
         demand(false, "it gives up without a cap")

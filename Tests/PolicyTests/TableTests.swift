@@ -12,7 +12,7 @@ private enum Event: String, CaseIterable {
     case .begin: .begin
     case .adopted: .adopted(life, started: Now(boot: .zero, monotonic: .zero))
     case .spawned: .spawned(life)
-    case .spawnFailed: .spawnFailed(life, errno: 2)
+    case .spawnFailed: .spawnFailed(life, errno: 26)
     case .ready: .ready(life)
     case .crashAnnounced: .crashAnnounced(life)
     case .captureEnded: .captureEnded(life)

@@ -237,6 +237,37 @@ import Testing
     #expect(missing.errors.contains("there is no report 'ffff' in"))
   }
 
+  @Test func `the latest is waited for while it is written`() throws {
+    try incident(Samples.id(1))
+    #expect(try reporter(Samples.id(1)) == 0)
+    try incident(Samples.id(2))
+    let talk = Scratch()
+    let pid = try start(
+      [Self.tool("guardianctl"), "--state-directory", state, "show", "latest"], folder: talk)
+    let errors = {
+      String(
+        decoding: (try? KernelStoreCalls().read(talk.path + "/.errors", limit: 4096)) ?? [],
+        as: UTF8.self)
+    }
+    while !errors().contains("is being written"), kill(pid, 0) == 0, usleep(2000) == 0 {}
+    try KernelStoreCalls().rename(
+      store.path(.partial, Samples.id(2)), to: store.path(.new, Samples.id(2)))
+    var status: Int32 = 0
+    while waitpid(pid, &status, 0) < 0, errno == EINTR {}
+    #expect(status == 0)
+    #expect(errors().contains("waiting up to 3 s"))
+    let output = try KernelStoreCalls().read(talk.path + "/.output", limit: 1 << 20) ?? []
+    #expect(String(decoding: output, as: UTF8.self).contains("id            \(Samples.id(2))"))
+  }
+
+  @Test func `one that stays unfinished is shown as it is, and found by its id`() throws {
+    try incident(Samples.id(1))
+    let shown = try control(["show", String(Samples.id(1).text.prefix(16))])
+    #expect(shown.status == 0)
+    #expect(shown.output.contains("id            \(Samples.id(1))"))
+    #expect(shown.errors.contains("is not finished"))
+  }
+
   @Test func `debug opens the minicore in gdb and says when it cannot`() throws {
     try incident()
     #expect(try reporter() == 0)

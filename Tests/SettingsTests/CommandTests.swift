@@ -47,4 +47,42 @@ private let guardian = root + "/.build/release/guardian"
     #expect(ran.error == "")
     #expect(access(touched, F_OK) != 0)
   }
+
+  @Test func `a check finds what would not start`() {
+    let folder = Folder()
+    let plain = folder.file("plain", "#!/bin/sh\n")
+    for (words, fault) in [
+      (["--", "/nonexistent/x"], "'/nonexistent/x' cannot be executed: No such file or directory"),
+      (["--", plain], "'\(plain)' is not executable"),
+      (["--", folder.path], "'\(folder.path)' is a folder"),
+      (["--", "no-such-command"], "'no-such-command' is not in PATH"),
+      (
+        ["--working-directory", "/nonexistent", "--", "/bin/true"],
+        "the working directory '/nonexistent': No such file or directory"
+      ),
+      (
+        ["--working-directory", plain, "--", "/bin/true"],
+        "the working directory '\(plain)' is no folder"
+      ),
+    ] {
+      let ran = run([guardian, "--check"] + words)
+      #expect(ran.status == 78)
+      #expect(ran.output == "")
+      #expect(ran.error == "guardian: the program would not start: \(fault)\n")
+    }
+    let fine = run([guardian, "--check", "--working-directory", "/usr/bin", "--", "./true"])
+    #expect(fine.status == 0, "\(fine.error)")
+    #expect(run([guardian, "--check", "--env", "PATH=/usr/bin", "--", "true"]).status == 0)
+  }
+
+  @Test func `keys below the table of variables are warned of`() {
+    let folder = Folder()
+    let file = folder.file("c.toml", "command = ['true']\n[env]\nA = 'b'\nrestart = 'always'\n")
+    let ran = run([guardian, "--check", "-c", file])
+    #expect(ran.status == 0)
+    #expect(
+      ran.error
+        == "guardian: \(file):4:1: key 'restart' stands below [env]: it is a variable of the "
+        + "program, and no option of guardian; options stand above the first [table]\n")
+  }
 }

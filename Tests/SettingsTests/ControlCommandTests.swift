@@ -28,6 +28,13 @@ private func parsed(
     }
   }
 
+  @Test func `help is also a command`() throws {
+    let print = { (word: String) in
+      try ControlCommand.request(arguments: ["guardianctl", word], environment: [:])
+    }
+    #expect(try print("help") == print("--help"))
+  }
+
   @Test func `words after two dashes are operands`() throws {
     #expect(
       try parsed(["debug", "latest", "--", "-ex", "bt"]).arguments == ["latest", "-ex", "bt"])

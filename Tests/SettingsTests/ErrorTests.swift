@@ -160,6 +160,11 @@ import Testing
     ("max-crashes = 1\nmax-crashes = 2", "2:15: it is not valid TOML: "),
     ("= 3", "1:1: it is not valid TOML: "),
     (
+      "[env]\nmax-crashes = 3",
+      "2:15: key 'env.max-crashes': it must be a string, not an integer; "
+        + "options stand above the first [table]"
+    ),
+    (
       "stop-timeout = '1 fortnight'",
       "1:16: key 'stop-timeout': '1 fortnight' is not a time such as 100ms, 10min or 1h 30min"
     ),
@@ -188,6 +193,20 @@ import Testing
     }
     #expect(failed.status == 78)
     #expect(!failed.line.contains("\n"))
+  }
+
+  @Test(arguments: [
+    ("restart = always", "restart = \"always\""),
+    ("a = 1\ncrash-window = 10min # m", "crash-window = \"10min\""),
+    ("state-directory=/srv/x", "state-directory = \"/srv/x\""),
+  ])
+  func `a text without quotes is told what it needs`(text: String, right: String) throws {
+    let folder = Folder()
+    let file = folder.file("c.toml", text)
+    let failed = try #require(failure(["--config", file]))
+    #expect(
+      failed.line.contains("it is not valid TOML: text needs quotes: \(right);"), "\(failed.line)")
+    #expect(failed.line.contains(text.contains("\n") ? ":2:" : ":1:"))
   }
 
   @Test func `the first mistake of a file is told first`() throws {

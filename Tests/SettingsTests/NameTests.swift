@@ -69,6 +69,12 @@ import Testing
     #expect(
       Places(uid: 7, environment: ["XDG_STATE_HOME": "relative"])
         == Places(state: "/tmp/guardian-7/state", runtime: "/tmp/guardian-7/run"))
+    // A home that cannot be made is as good as none.
+    #expect(
+      Places(uid: 7, environment: ["HOME": "/h"], canBeMade: { $0 != "/h/.local/state/guardian" })
+        == Places(state: "/tmp/guardian-7/state", runtime: "/tmp/guardian-7/run"))
+    #expect(!StartCheck.canBeMade("/dev/null/x"))
+    #expect(StartCheck.canBeMade("/tmp/guardian-tests/never/made"))
   }
 
   @Test func `may be given`() throws {

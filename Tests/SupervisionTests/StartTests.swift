@@ -36,6 +36,49 @@ import Testing
     #expect(try guardian.run() == .exited(126))
   }
 
+  @Test(arguments: [
+    (
+      "#!/usr/bin/nosuch -x\n", 0o755, Int32(127),
+      "its interpreter '/usr/bin/nosuch' does not exist"
+    ),
+    (
+      "#!/bin/sh\r\necho\r\n", 0o755, 127,
+      "its interpreter '/bin/sh\\r' does not exist: the line ends in CR LF"
+    ),
+    ("echo no line\n", 0o755, 126, "it is text with no #! line"),
+    ("#!/bin/sh\n", 0o644, 126, "it is not executable"),
+  ])
+  func `that cannot be executed is given up at once and says which file it is about`(
+    text: String, mode: Int, code: Int32, words: String
+  ) throws {
+    let scratch = Scratch()
+    let file = scratch.path + "/program"
+    try Files.replace(file, with: Array(text.utf8), mode: UInt32(mode))
+    let guardian = try Guardian([], [file], in: scratch)
+    #expect(try guardian.run() == .exited(code))
+    #expect(guardian.process.errorText.contains(words), "\(guardian.process.errorText)")
+    #expect(guardian.process.errorText.contains("giving up"))
+    let report = try guardian.reportText(0, "report.txt")
+    #expect(report.hasPrefix("exec failed: cannot execute '"), "\(report)")
+    #expect(report.prefix { $0 != "\n" }.contains(words), "\(report)")
+  }
+
+  @Test func `of a command that is not in PATH but in this folder says so`() throws {
+    let scratch = Scratch()
+    try Files.replace(scratch.path + "/crash", with: Array("#!/bin/sh\n".utf8), mode: 0o755)
+    let guardian = try Guardian(
+      ["--max-crashes", "0"], ["crash"], in: scratch, wrapper: "cd '\(scratch.path)'; exec \"$@\"")
+    #expect(try guardian.run() == .exited(127))
+    #expect(guardian.process.errorText.contains("it is not in PATH; there is './crash'"))
+  }
+
+  @Test func `in a working directory that is not there is given up at once`() throws {
+    let guardian = try Guardian(["--working-directory", "/nonexistent/folder"], ["/bin/true"])
+    #expect(try guardian.run() == .exited(127))
+    #expect(guardian.process.errorText.contains("'/nonexistent/folder'"))
+    #expect(guardian.process.errorText.contains("giving up"))
+  }
+
   @Test(arguments: [Int32(126), 127])
   func `of a program that itself exits with 126 or 127 is no failed start`(code: Int32) throws {
     let guardian = try Guardian(["--max-crashes", "0"], ["/bin/sh", "-c", "exit \(code)"])

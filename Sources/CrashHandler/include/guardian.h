@@ -6,7 +6,9 @@
  * which format, open a socket and look for a preloaded handler. None locks, none
  * allocates, none changes errno.
  *
- * Text is UTF-8; too long a text is cut at a character's border. */
+ * Text is UTF-8; too long a text is cut at a character's border.
+ *
+ * To build with it: cc program.c $(pkg-config --cflags --libs guardian) */
 #ifndef GUARDIAN_H
 #define GUARDIAN_H
 
@@ -14,11 +16,18 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "guardian_ring.h"
-
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+/* How much a breadcrumb matters; the numbers stand in the ring. */
+enum guardian_level {
+  GUARDIAN_DEBUG = 0,
+  GUARDIAN_INFO = 1,
+  GUARDIAN_WARNING = 2,
+  GUARDIAN_ERROR = 3,
+  GUARDIAN_FATAL = 4,
+};
 
 /* Notes one event of the way to a crash. The last 1024 of a life, of all its
  * processes together, are in its report. Costs less than 100 ns.

@@ -170,7 +170,7 @@ struct guardian_crumb {
   uint64_t realtime_ns;
   int32_t pid;
   int32_t tid;
-  uint8_t level; /* enum guardian_level */
+  uint8_t level; /* enum guardian_level of guardian.h */
   uint8_t category_length;
   uint16_t message_length;
   uint32_t reserved;
@@ -188,14 +188,6 @@ struct guardian_annotation {
   uint32_t reserved;
   char key[GUARDIAN_RING_ANNOTATION_KEY_SIZE];
   char value[GUARDIAN_RING_ANNOTATION_VALUE_SIZE];
-};
-
-enum guardian_level {
-  GUARDIAN_DEBUG = 0,
-  GUARDIAN_INFO = 1,
-  GUARDIAN_WARNING = 2,
-  GUARDIAN_ERROR = 3,
-  GUARDIAN_FATAL = 4,
 };
 
 /* The bell: one datagram on the socket `bell`. Who sent it is what the kernel

@@ -1,0 +1,59 @@
+// What the error number of a failed exec leaves unsaid: which of the files it is about. Reads the
+// first bytes of a file, which are not trusted.
+import Glibc
+import Kernel
+
+enum ExecFailure {
+  /// As much as the kernel itself looks at (BINPRM_BUF_SIZE).
+  private static let headBytes = 256
+
+  /// "its interpreter '/usr/bin/nosuch' does not exist"; nil: the error says it all.
+  /// - Parameter directory: the working directory, where a relative path begins.
+  static func hint(_ path: [UInt8], errno: Int32, directory: String?) -> String? {
+    var name = String(decoding: path, as: UTF8.self)
+    if !name.hasPrefix("/"), let directory { name = directory + "/" + name }
+    guard let file = try? FileDescriptor.open(name, O_RDONLY | O_NONBLOCK | O_CLOEXEC),
+      let status = try? file.status()
+    else { return nil }
+    if status.isDirectory { return "it is a folder" }
+    guard status.isRegular, let head = try? file.read(count: headBytes, at: 0) else { return nil }
+    let isELF = head.starts(with: [0x7f, 0x45, 0x4c, 0x46])
+    if head.starts(with: "#!".utf8) {
+      guard let words = interpreter(head) else { return "its #! line names no interpreter" }
+      let shown = "its interpreter '\(words.shown)'"
+      let ends = words.hasReturn ? ": the line ends in CR LF, as Windows writes it" : ""
+      switch errno {
+      case ENOENT: return "\(shown) does not exist\(ends)"
+      case EACCES where Files.isExecutable(name): return "\(shown) is not executable"
+      case ENOEXEC, ENOTDIR, ELOOP: return "\(shown) cannot be executed\(ends)"
+      default: return nil
+      }
+    }
+    switch errno {
+    case ENOENT where isELF: return "its loader (ld.so) or interpreter does not exist"
+    case ENOEXEC:
+      if head.isEmpty { return "it is empty" }
+      return isELF ? "it is built for another processor, or damaged" : "it is text with no #! line"
+    case EACCES where !Files.isExecutable(name): return "it is not executable (chmod +x)"
+    default: return nil
+    }
+  }
+
+  private static func interpreter(_ head: [UInt8]) -> (shown: String, hasReturn: Bool)? {
+    let line = head.dropFirst(2).prefix { $0 != 10 }
+    guard let word = line.split(whereSeparator: { $0 == 32 || $0 == 9 }).first else { return nil }
+    let hasReturn = word.last == 13
+    return (
+      Printable.text(hasReturn ? word.dropLast() : word) + (hasReturn ? "\\r" : ""), hasReturn
+    )
+  }
+
+  /// Of a command without a slash: where it was looked for, and what lies near.
+  static func notFound(_ command: [UInt8], directory: String?) -> String? {
+    let name = String(decoding: command, as: UTF8.self)
+    if name.isEmpty || name.contains("/") { return nil }
+    let near = (directory.map { $0 + "/" } ?? "./") + name
+    return "it is not in PATH"
+      + (Files.isExecutable(near) ? "; there is './\(Printable.text(command))'" : "")
+  }
+}
