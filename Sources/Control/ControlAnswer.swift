@@ -60,6 +60,8 @@ package struct ControlStatus: Codable, Sendable {
   package var nextRestart: Int64?
   /// The program's own words (STATUS=).
   package var programStatus: String?
+  /// What the health probes find.
+  package var health: String?
   package var handler: String?
   package var command: [String]?
   package var stateDirectory: String?
@@ -97,7 +99,7 @@ package struct ControlStatus: Codable, Sendable {
     case lastReport = "last_report"
     case nextRestart = "next_restart_ms"
     case programStatus = "program_status"
-    case handler, command
+    case health, handler, command
     case stateDirectory = "state_directory"
     case runtimeDirectory = "runtime_directory"
     case user

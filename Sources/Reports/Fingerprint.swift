@@ -35,7 +35,7 @@ package enum Fingerprint {
   /// The top frames of the program's own, of the exception's throw site if it is known, else
   /// of the crashing thread; a program without any of its own (all in libraries) counts them.
   private static func frameNames(_ report: Report) -> [String] {
-    let crashed = report.threads.first { $0.crashed }?.frames ?? []
+    let crashed = report.telling?.frames ?? []
     let thrown = report.exception?.frames ?? []
     for candidates in [thrown, crashed] where !candidates.isEmpty {
       let own = candidates.filter(\.inApp)

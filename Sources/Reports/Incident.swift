@@ -39,6 +39,8 @@ package struct Incident: Sendable {
   package var capture: CaptureSummary?
   /// "preloaded", "linked", "none: static executable", …
   package var handler: String
+  /// Why it was found to hang, in the words of what found it; nil: it was not.
+  package var hang: String?
   /// What is missing, as far as guardian knows already.
   package var defects: [String] = []
   /// Why the program could not be executed, in words.

@@ -6,7 +6,9 @@ import Ring
 package enum PlainReport {
   package static func make(from incident: Incident, redaction: Redaction = Redaction()) -> Report {
     var defects = incident.defects
-    let record = crashRecord(of: incident, defects: &defects)
+    var record = crashRecord(of: incident, defects: &defects)
+    // The ABRT that ended a program that hung says nothing that the snapshot does not.
+    if incident.hang != nil, incident.capture?.threadsCaptured ?? 0 > 0 { record = nil }
     let diagnosis = record.map { self.diagnosis($0, incident) }
 
     var program = incident.program
@@ -114,10 +116,10 @@ package enum PlainReport {
   ) -> Report.Kind {
     switch incident.ending.cause {
     case .outOfMemory: return .oom
-    case .watchdog, .startTimeout, .health: return .hang
+    case .watchdog, .startTimeout, .health, .stopTimeout: return .hang
     case .machineDown, .guardianDied: return .killed
     case .detached: return .exit
-    case .own, .stopTimeout: break
+    case .own: break
     }
     switch incident.ending.status {
     case .execFailed: return .execFailed
@@ -166,6 +168,9 @@ package enum PlainReport {
     of incident: Incident, record: RingContents.CrashRecord?, diagnosis: Diagnosis?,
     lines: [String]
   ) -> ExceptionFacts? {
+    if let hang = incident.hang, let type = hangType(incident.ending.cause) {
+      return ExceptionFacts(type: type, reason: SafeText.cut(hang), source: .signal)
+    }
     if let record, record.exceptionLanguage != 0, !record.exceptionType.isEmpty {
       return told(record, modules: incident.process.modules)
     }
@@ -204,11 +209,21 @@ package enum PlainReport {
         case .watchdog: "stopped by guardian: no heartbeat within the watchdog time"
         case .startTimeout: "stopped by guardian: not ready within the start time"
         case .health: "stopped by guardian: the health check failed"
-        case .own, .detached, .stopTimeout, .machineDown, .guardianDied:
-          sentence(signal.rawValue, incident)
+        case .stopTimeout: "killed by guardian: asked to stop, it did not within the stop time"
+        case .own, .detached, .machineDown, .guardianDied: sentence(signal.rawValue, incident)
         }
       return ExceptionFacts(type: name, reason: reason, source: .signal)
     default: return nil
+    }
+  }
+
+  private static func hangType(_ cause: Ending.Cause) -> String? {
+    switch cause {
+    case .watchdog: "watchdog timeout"
+    case .startTimeout: "start timeout"
+    case .health: "health check failed"
+    case .stopTimeout: "stop timeout"
+    case .own, .detached, .outOfMemory: nil
     }
   }
 

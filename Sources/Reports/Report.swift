@@ -45,6 +45,14 @@ package struct Report: Codable, Hashable, Sendable {
   }
 }
 
+extension Report {
+  /// The thread that tells the cause: the one that crashed; of a program that hung the main one.
+  package var telling: ThreadFacts? {
+    threads.first { $0.crashed }
+      ?? (kind == .hang ? threads.first { $0.id == program.pid } ?? threads.first : nil)
+  }
+}
+
 package struct Program: Codable, Hashable, Sendable {
   package enum Role: String, Codable, Sendable { case main, descendant }
   package var name: String

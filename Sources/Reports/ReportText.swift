@@ -89,7 +89,7 @@ package enum ReportText {
   /// The first frame of the program's own in the crashing thread; where there is none, the
   /// first that has a name.
   package static func topFrame(_ report: Report) -> Frame? {
-    let crashed = report.threads.first { $0.crashed }?.frames ?? []
+    let crashed = report.telling?.frames ?? []
     if let own = crashed.first(where: { $0.inApp && ($0.function ?? $0.rawFunction) != nil }) {
       return own
     }

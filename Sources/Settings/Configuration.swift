@@ -160,15 +160,32 @@ package struct Configuration: Hashable, Sendable {
   package var logBytes: UInt64? = 16 << 20
   /// Rotated files that are kept.
   package var logKeep = 4
-  package var listen: [String] = []
+  /// Opened by guardian and handed to every life.
+  package var listen: [ListenAddress] = []
+  /// Sockets in all, with those that the service manager passed.
+  package static let listenLimit = 32
 
   // Readiness and health.
 
   package var ready = Readiness.exec
   /// nil: infinity.
   package var startTimeout: Duration?
+  /// What holds when nobody sets it and the program has to say that it is ready: systemd's own.
+  package static let startTimeoutOfReadiness = Duration.seconds(90)
   /// nil: no watchdog.
   package var watchdog: Duration?
+  /// A command line for /bin/sh. At most one of the three is set.
+  package var healthExec: String?
+  package var healthTCP: NetworkAddress?
+  package var healthHTTP: HealthURL?
+  /// From the start to the first probe, and from the end of one to the next.
+  package var healthInterval = Duration.seconds(30)
+  /// Of one probe.
+  package var healthTimeout = Duration.seconds(30)
+  /// So many failures in a row are a hang.
+  package var healthRetries = 3
+  /// From the start of a life: failures within it do not count, until a probe succeeds.
+  package var healthStartPeriod = Duration.zero
 
   // Stop.
 
@@ -219,6 +236,8 @@ package struct Configuration: Hashable, Sendable {
   package var stateDirectory: String { givenStateDirectory ?? places.state + "/" + name }
   /// The folder of channels, sockets and locks; absolute.
   package var runtimeDirectory: String { givenRuntimeDirectory ?? places.runtime + "/" + name }
+  /// The program says on a descriptor of its own that it is ready.
+  package var readyByPipe: Bool { if case .descriptor = ready { true } else { false } }
   package var verbosity: Verbosity { quiet ? .quiet : verbose ? .verbose : .normal }
 
   /// Another name for a derived one that is taken: "api" becomes "api-2".

@@ -443,22 +443,27 @@ extension Kind<SuccessStatus> {
 // MARK: Guardian's own
 
 extension Kind<Readiness> {
-  /// `fd:N`, until supervision passes the descriptor on.
-  static let descriptors = Status.planned
+  /// The numbers that a spawn can place (`CSpawn`).
+  static let descriptors: ClosedRange<Int32> = 3...59
 
   static let readiness: Kind = {
-    let words = ["exec", "notify"] + (descriptors == .available ? ["fd:N"] : [])
+    let words = ["exec", "notify", "fd:N"]
     return Kind(
       argument: words.joined(separator: "|"), notation: "one of " + words.joined(separator: ", "),
-      toml: [.string], completion: .words(words),
+      toml: [.string], completion: .words(["exec", "notify", "fd:"]),
       parse: { text throws(BadValue) in
         switch text {
         case "exec": return .exec
         case "notify": return .notify
         default:
-          if descriptors == .available, text.hasPrefix("fd:"), let value = Int32(text.dropFirst(3)),
-            value >= 3, value < 1024
+          if text.hasPrefix("fd:"), text.dropFirst(3).utf8.allSatisfy({ (48...57).contains($0) }),
+            let value = Int32(text.dropFirst(3))
           {
+            guard descriptors.contains(value) else {
+              throw BadValue(
+                "\(quoted(text)): the descriptor is a number from \(descriptors.lowerBound) to "
+                  + "\(descriptors.upperBound)")
+            }
             return .descriptor(value)
           }
           throw BadValue("\(quoted(text)) is not one of " + words.joined(separator: ", "))

@@ -165,8 +165,14 @@ extension Option {
       "log-keep", .start, Kind<Int>.integer(0...1000), \.logKeep,
       help: "How many rotated files are kept"),
     .list(
-      "listen", status: .planned, .start, .text("ADDRESS", "tcp:ADDR:PORT or unix:PATH"), \.listen,
-      defaultText: "none", help: "Open a listening socket and hand it to every life"),
+      "listen", .start, .listen, \.listen, defaultText: "none",
+      help: "Open a listening socket and hand it to every life",
+      details: """
+        The program gets it as systemd passes sockets (sd_listen_fds(3)): descriptor 3 and on, \
+        LISTEN_FDS, LISTEN_PID, LISTEN_FDNAMES. It stays open while the program is down, so \
+        that no connection is refused during a restart. Sockets that systemd passed to guardian \
+        are handed on in the same way, before these.
+        """),
 
     // MARK: Readiness and health
     .one(
@@ -174,16 +180,50 @@ extension Option {
       help: "When the program counts as ready",
       details: """
         exec: as soon as it was executed. notify: when it sends READY=1 to its NOTIFY_SOCKET \
-        (sd_notify(3)). systemd learns of it then.
+        (sd_notify(3)). fd:N: when it writes a newline to its descriptor N, as s6 has it. systemd \
+        learns of it then.
         """),
     .one(
-      "start-timeout", status: .planned, .ready, Kind<Duration>.time.or("infinity", ""),
-      \.startTimeout,
-      help: "The longest time from start to readiness"),
+      "start-timeout", .ready, Kind<Duration>.time.or("infinity", ""), \.startTimeout,
+      defaultText: "90s if the program has to say that it is ready, else infinity",
+      help: "The longest time from start to readiness",
+      details: """
+        A program that takes longer hangs: its threads are captured, then it is ended. It may \
+        ask for more time with EXTEND_TIMEOUT_USEC.
+        """),
     .one(
-      "watchdog", status: .planned, .ready,
+      "watchdog", .ready,
       Kind<Duration>.time(.milliseconds(10), Kind<Duration>.longest).or("infinity", " for none"),
-      \.watchdog, help: "The longest time between two heartbeats of the program"),
+      \.watchdog, help: "The longest time between two heartbeats of the program",
+      details: """
+        A heartbeat is WATCHDOG=1 on its NOTIFY_SOCKET (sd_notify(3)), or guardian_heartbeat() of \
+        guardian.h, which costs no system call. The program finds the time in WATCHDOG_USEC. One \
+        that is silent for longer hangs: its threads are captured, then it is ended with ABRT.
+        """),
+    .one(
+      "health-exec", .ready, Kind<String>.text("COMMAND", "a command line for /bin/sh").optional,
+      \.healthExec, defaultText: "none",
+      help: "Probe the program by this command: exit code 0 is healthy",
+      details: "One kind of probe a guardian. Its last line of output is what a report quotes."),
+    .one(
+      "health-tcp", .ready, Kind<NetworkAddress>.address.optional, \.healthTCP,
+      defaultText: "none", help: "Probe the program by connecting to this address"),
+    .one(
+      "health-http", .ready, Kind<HealthURL>.httpURL.optional, \.healthHTTP,
+      defaultText: "none", help: "Probe the program by GET: a status from 200 to 399 is healthy"),
+    .one(
+      "health-interval", .ready, Kind<Duration>.time(.milliseconds(10), Kind<Duration>.longest),
+      \.healthInterval, help: "Time to the first probe, and between two"),
+    .one(
+      "health-timeout", .ready, Kind<Duration>.time(.milliseconds(10), Kind<Duration>.longest),
+      \.healthTimeout, help: "The longest time one probe may take"),
+    .one(
+      "health-retries", .ready, Kind<Int>.integer(1...1000), \.healthRetries,
+      help: "So many failed probes in a row are a hang"),
+    .one(
+      "health-start-period", .ready, Kind<Duration>.time, \.healthStartPeriod,
+      help: "Time from the start in which a failed probe does not count",
+      details: "The first success ends it."),
 
     // MARK: Stop
     .one(

@@ -167,6 +167,7 @@ package enum Settings {
       }
       configuration.restartDelayMax = configuration.restartDelay
     }
+    try completeReadiness(&configuration, given)
     configuration.nameIsGiven = given["name"] != nil
     if !configuration.nameIsGiven {
       configuration.name = ProgramName.derived(from: configuration.command)
@@ -237,6 +238,40 @@ package enum Settings {
     {
       throw SettingsError(
         given["limit"] ?? .commandLine, "kernel-core none and a limit of core exclude each other")
+    }
+  }
+
+  private static func completeReadiness(
+    _ configuration: inout Configuration, _ given: [String: SettingsError.Place]
+  ) throws(SettingsError) {
+    if given["start-timeout"] == nil, configuration.ready != .exec {
+      configuration.startTimeout = Configuration.startTimeoutOfReadiness
+    }
+    let probes = ["health-exec", "health-tcp", "health-http"].filter { given[$0] != nil }
+    if probes.count > 1 {
+      throw SettingsError(
+        given[probes[1]] ?? .commandLine, "\(probes[0]) and \(probes[1]) exclude each other")
+    }
+    for (index, address) in configuration.listen.enumerated() {
+      guard case .unix(let path) = address else { continue }
+      let absolute = try absolutePath(path)
+      if absolute.utf8.count > Kind<ListenAddress>.pathBytes {
+        throw SettingsError(
+          given["listen"] ?? .commandLine,
+          "listen: \(quoted(absolute)) is longer than the \(Kind<ListenAddress>.pathBytes) bytes "
+            + "that a socket's address holds")
+      }
+      configuration.listen[index] = .unix(absolute)
+    }
+    if configuration.listen.count > Configuration.listenLimit {
+      throw SettingsError(
+        given["listen"] ?? .commandLine, "listen: at most \(Configuration.listenLimit) sockets")
+    }
+    if case .descriptor(let number) = configuration.ready, number < 3 + configuration.listen.count {
+      throw SettingsError(
+        given["ready"] ?? .commandLine,
+        "ready: descriptor \(number) is a listening socket's; take one from "
+          + "\(3 + configuration.listen.count) on")
     }
   }
 

@@ -17,13 +17,15 @@ final class Channel {
   let output: ProgramOutput?
   /// Why its life is without a handler: there was no room for the ring.
   let noRing: SystemError?
+  /// Where the program writes a newline when it is ready; nil: it says so otherwise.
+  let readiness: ReadinessPipe?
   private let ring: FileDescriptor
   private var sizeGuard: EventSource?
 
   /// Under `runtime`, which others may pass through but not read.
   init(
-    life: UInt32, runtime: String, captureTimeout: Duration, streams: StandardStreams,
-    user: Launch.User, loop: EventLoop
+    life: UInt32, runtime: String, captureTimeout: Duration, readinessPipe: Bool,
+    streams: StandardStreams, user: Launch.User, loop: EventLoop
   ) throws(SystemError) {
     self.life = life
     folder = runtime + "/" + Randomness.hex(bytes: 16)
@@ -33,6 +35,7 @@ final class Channel {
       noRing = try Channel.begin(ring, life: life, captureTimeout: captureTimeout)
       bell = try Sockets.bindDatagram(folder + "/bell", mode: 0o666)
       notify = try Sockets.bindDatagram(folder + "/notify", mode: 0o666, descriptors: true)
+      readiness = readinessPipe ? try ReadinessPipe() : nil
       errors = try ProgramOutput(
         folder: folder, stream: .stderr, sink: streams.error, tap: streams.tap, user: user,
         loop: loop)
@@ -149,6 +152,12 @@ final class Channel {
     try? ring.write([UInt8](repeating: 0, count: 4), at: Int64(offset))
   }
 
+  /// How often the program called guardian_heartbeat().
+  var heartbeat: UInt64 {
+    let head = try? ring.read(count: RingLayout.Header.size, at: 0)
+    return RingDecoder.header(head ?? []).heartbeat
+  }
+
   /// Lets the thread go that waits in the handler. It wakes by itself: its waits are short.
   func release(slot: Int) {
     guard (0..<RingLayout.slotCount).contains(slot) else { return }
@@ -156,6 +165,38 @@ final class Channel {
     var one: UInt32 = 1
     let bytes = unsafe withUnsafeBytes(of: &one) { unsafe Array($0) }
     try? ring.write(bytes, at: offset)
+  }
+}
+
+/// The pipe of `--ready fd:N`, as s6 has it: the program writes a newline when it is ready.
+final class ReadinessPipe {
+  private let reading: FileDescriptor
+  private var writing: FileDescriptor?
+  private var source: EventSource?
+
+  init() throws(SystemError) {
+    var ends: (Int32, Int32) = (-1, -1)
+    let result = unsafe withUnsafeMutablePointer(to: &ends) {
+      unsafe $0.withMemoryRebound(to: Int32.self, capacity: 2) { unsafe guardian_pipe($0) }
+    }
+    if result != 0 { throw SystemError("create a pipe", errno: errno) }
+    reading = FileDescriptor(owning: ends.0)
+    writing = FileDescriptor(owning: ends.1)
+  }
+
+  var childDescriptor: Int32 { writing?.raw ?? -1 }
+
+  /// The child has its end. What comes before a newline is not looked at; an end without one is
+  /// no readiness, and the start timeout goes on.
+  func begin(_ loop: EventLoop, _ ready: @escaping () -> Void) {
+    writing = nil
+    source = try? loop.watch(reading.raw) { [unowned self] _ in
+      var bytes = [UInt8](repeating: 0, count: 4096)
+      guard let count = try? reading.read(into: &bytes) else { return }
+      if count > 0, !bytes[..<count].contains(10) { return }
+      source = nil
+      if count > 0 { ready() }
+    }
   }
 }
 

@@ -41,6 +41,24 @@ enum Limit {
   static let notifyBytes = 4096
   /// STATUS= text that is passed on.
   static let statusBytes = 512
+  /// Between two STATUS= to the service manager that only repeat the program's own words.
+  static let statusPause = Duration.milliseconds(250)
+  /// Of other words of the program that are passed on (RELOADING, EXTEND_TIMEOUT_USEC): so many
+  /// a second, more are dropped. A service manager that is slow must not be made to hold us.
+  static let forwardedPerSecond = 10
+  /// A program that floods its notify socket is heard again after so long.
+  static let notifyPause = Duration.milliseconds(20)
+  /// Descriptors kept for the next life.
+  static let storedDescriptors = 16
+  /// Connections that wait for the next life; the kernel cuts it to net.core.somaxconn.
+  static let listenBacklog: Int32 = 4096
+  /// Looks at the heartbeat's counter within one watchdog time: a hang is seen at most a quarter
+  /// of it too late.
+  static let looksPerWatchdog = 4
+  /// Of a health probe's output, and of an HTTP answer's first line, kept for its words.
+  static let probeTailBytes = 1024
+  /// Of an HTTP answer read in all.
+  static let probeAnswerBytes = 64 * 1024
   /// The state file: 10 000 failures of some 100 bytes.
   static let stateBytes = 4 << 20
   /// Further runs of the handler in one life do nothing but die.

@@ -18,7 +18,6 @@ struct ProgramCommand {
   private(set) var launch = Launch()
   private let null: SharedDescriptor?
   private var input: Int32 = 0
-  private let listening: [SharedDescriptor]
   private let cache = Cache()
 
   private final class Cache {
@@ -40,7 +39,8 @@ struct ProgramCommand {
       "GUARDIAN_CONFIG", "GUARDIAN_CHANNEL", "GUARDIAN_PROGRAM_NAME", "GUARDIAN_LIFE",
       "GUARDIAN_CRASHED_LAST_RUN", "GUARDIAN_LAST_REPORT",
       // The service manager's words to guardian.
-      "NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID",
+      "NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "LISTEN_PID", "LISTEN_FDS",
+      "LISTEN_FDNAMES",
     ] { environment[name] = nil }
     // An outer guardian's handler would ring the wrong bell.
     if let preload = environment.text("LD_PRELOAD") {
@@ -53,19 +53,6 @@ struct ProgramCommand {
     // The runtime's own backtrace would run for seconds inside a program that is to restart.
     if environment["SWIFT_BACKTRACE"] == nil { environment.set("SWIFT_BACKTRACE", "enable=no") }
 
-    // Sockets that the service manager opened go to every life.
-    var listening: [SharedDescriptor] = []
-    if environment.text("LISTEN_PID").flatMap({ Int32($0) }) == getpid(),
-      let count = environment.text("LISTEN_FDS").flatMap({ Int32($0) }), (1...32).contains(count)
-    {
-      for number in 0..<count {
-        let copy = fcntl(3 + number, F_DUPFD_CLOEXEC, 10)
-        if copy >= 0 { listening.append(SharedDescriptor(FileDescriptor(owning: copy))) }
-      }
-    } else {
-      for name in ["LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"] { environment[name] = nil }
-    }
-    self.listening = listening
     foundation = environment
     base = environment
     null = try? SharedDescriptor(FileDescriptor.open("/dev/null", O_RDWR))
@@ -90,7 +77,6 @@ struct ProgramCommand {
     launch.umask = configuration.umask
     launch.nice = configuration.nice.map { Int32(clamping: $0) }
     launch.oomScoreAdjust = configuration.oomScoreAdjust.map { Int32(clamping: $0) }
-    launch.pidVariables = listening.isEmpty ? [] : ["LISTEN_PID"]
     launch.limits = configuration.limits.compactMap { limit in
       guard let resource = ResourceNames.number(limit.name) else { return nil }
       return Launch.Limit(
@@ -159,9 +145,11 @@ struct ProgramCommand {
   var shownPath: String? { cache.executable.map { Printable.text($0.path) } }
 
   /// - Parameter output: nil: guardian's own.
-  func descriptors(output: Int32?, error: Int32?) -> [(from: Int32, to: Int32)] {
+  func descriptors(
+    output: Int32?, error: Int32?, passed: ArraySlice<PassedDescriptor>
+  ) -> [(from: Int32, to: Int32)] {
     [(input, 0), (output ?? 1, 1), (error ?? 2, 2)]
-      + listening.enumerated().map { ($0.element.raw, 3 + Int32($0.offset)) }
+      + passed.enumerated().map { ($0.element.descriptor.raw, 3 + Int32($0.offset)) }
   }
 
   /// Looked up anew for every life: a deploy may have replaced it. Unchanged files are not read
@@ -194,7 +182,7 @@ struct ProgramCommand {
 
   func environment(
     life: Life, channel: String, preload: String?, name: String, crashedLastRun: Bool,
-    lastReport: String?, notify: Bool
+    lastReport: String?, notify: Bool, watchdog: Duration?, passed: ArraySlice<PassedDescriptor>
   ) -> Environment {
     var environment = base
     environment.set("GUARDIAN_PROGRAM_NAME", name)
@@ -203,11 +191,26 @@ struct ProgramCommand {
     if let lastReport { environment.set("GUARDIAN_LAST_REPORT", lastReport) }
     environment.set("GUARDIAN_CHANNEL", channel)
     if notify { environment.set("NOTIFY_SOCKET", channel + "/notify") }
+    if let watchdog {
+      environment.set("WATCHDOG_USEC", "\(watchdog.nanoseconds / 1000)")
+    }
+    if !passed.isEmpty {
+      environment.set("LISTEN_FDS", "\(passed.count)")
+      environment.set("LISTEN_FDNAMES", passed.map(\.name).joined(separator: ":"))
+    }
     if let preload {
       // Behind the user's own: theirs come first in every lookup, as without guardian.
       let own = environment.text("LD_PRELOAD").map { $0 + ":" } ?? ""
       environment.set("LD_PRELOAD", own + preload)
     }
+    return environment
+  }
+
+  /// A probe has the program's environment, and its number.
+  func probeEnvironment(life: Life, pid: Int32) -> Environment {
+    var environment = base
+    environment.set("GUARDIAN_LIFE", "\(life.rawValue)")
+    environment.set("GUARDIAN_PROGRAM_PID", "\(pid)")
     return environment
   }
 

@@ -6,21 +6,28 @@ import Reports
 
 final class RunningLife {
   let number: Life
+  /// What guardian started: its number is the process group's.
   let child: Child
+  /// The main process: `child`, or another one of the life that MAINPID named since.
+  private(set) var main: Child
+  /// Watches a main process that is not guardian's own child.
+  var mainSource: EventSource?
   let channel: Channel
   let handler: HandlerDecision
   /// Wall clock, nanoseconds since the epoch: for show.
   let startedWall: Int64
   let startedBoot: Duration
+  let startedMonotonic = Clock.monotonic
   /// What it was started with, for a report of a process that is gone already.
   let environment: Environment
   var bell: EventSource?
   var notify: EventSource?
   /// The crash of the main process that was announced, or a snapshot of a hang.
   var incident: OpenIncident?
-  /// Set when the main process was seen dead; it may not have been reaped yet.
-  var ended: WaitResult?
+  /// The main process was seen dead; it may not have been reaped yet.
+  var hasEnded = false
   var endedBoot: Duration?
+  /// `child` was: its number may be somebody else's.
   var reaped = false
   var stopAsked = false
   /// guardian gave it the terminal's foreground and did not take it back.
@@ -30,13 +37,32 @@ final class RunningLife {
   var bells = 0
   var ringsRefused = 0
   var statusText: String?
+  /// It has a NOTIFY_SOCKET.
+  let notifies: Bool
+  /// It said RELOADING=1, and that was passed on.
+  var isReloading = false
+  /// It said STOPPING=1: its health is asked for no more.
+  var saysStopping = false
+  /// The ring's heartbeat as it was last seen, and when.
+  var heartbeats: UInt64 = 0
+  var heartbeatLook: Duration
+  /// It sends WATCHDOG=1: its counter need not be looked at.
+  var beatsByMessage = false
+  /// It said WATCHDOG=trigger.
+  var triggered = false
+  var health: HealthMonitor?
+  /// Why it was found to hang, for people.
+  var hangWords: String?
 
   init(
     _ number: Life, child: Child, channel: Channel, handler: HandlerDecision,
-    environment: Environment
+    environment: Environment, notifies: Bool
   ) {
     self.number = number
     self.child = child
+    self.main = child
+    self.notifies = notifies
+    heartbeatLook = Clock.monotonic
     self.channel = channel
     self.handler = handler
     self.environment = environment
@@ -44,7 +70,17 @@ final class RunningLife {
     startedBoot = Clock.boot
   }
 
-  var pid: Int32 { child.pid }
+  var pid: Int32 { main.pid }
+  /// The process group that guardian made for it.
+  var group: Int32 { child.pid }
+  /// MAINPID named another one than guardian started.
+  var hasOtherMain: Bool { main !== child }
+
+  func setMain(_ process: Child) {
+    mainSource = nil
+    main = process
+  }
+
   /// Until now, or until it ended.
   var uptime: Duration { (endedBoot ?? Clock.boot) - startedBoot }
 }
@@ -64,6 +100,8 @@ final class OpenIncident {
   var isCapturing = false
   /// Promised and not begun: whoever comes first must not write it.
   var isOwed = false
+  /// The snapshot of a program that hangs: what its ABRT brings adds nothing to it.
+  var isHang = false
   var summary: CaptureSummary?
   var replaced: [(descriptor: SharedDescriptor, path: String)] = []
   var defects: [String] = []
@@ -94,6 +132,7 @@ final class Helper {
     case capture(OpenIncident, RunningLife)
     case reporter(OpenIncident)
     case giveUp
+    case probe(ExecProbe)
   }
   let child: Child
   let work: Work

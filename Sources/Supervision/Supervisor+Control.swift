@@ -25,12 +25,12 @@ extension Supervisor {
       answer(client, ControlAnswer(status: status, exit: status.exitStatus))
     case .why: answer(client, ControlAnswer(why: controlWhy()))
     case .signal(let signal):
-      guard let program = self.life, program.ended == nil else {
+      guard let program = self.life, !program.hasEnded else {
         answer(
           client, ControlAnswer(error: "no signal was sent: \(sentence)", exit: 1))
         return
       }
-      program.child.signal(signal.rawValue)
+      program.main.signal(signal.rawValue)
       say("\(signal.name) sent to pid \(program.pid) as asked", .verbose)
       answer(client, ControlAnswer(status: controlStatus(), exit: 0))
     case .start, .stop, .restart:
@@ -137,7 +137,7 @@ extension Supervisor {
   /// The kept lines of the life before, while there is one, and of this one.
   private func sendTail(to client: ControlClient) {
     var lines = lastLines
-    if let life, life.ended == nil { lines += life.channel.lastLines }
+    if let life, !life.hasEnded { lines += life.channel.lastLines }
     send(
       lines.suffix(Limit.tailLines).map { line in
         ControlLine(time: Self.text(line.time), text: SafeText.decode(line.bytes))
@@ -251,7 +251,7 @@ extension Supervisor {
     var status = ControlStatus(name: configuration.name, state: stateWord, sentence: sentence)
     status.guardianPID = getpid()
     status.life = machine.history.lastLife.rawValue
-    if let life, life.ended == nil {
+    if let life, !life.hasEnded {
       status.pid = life.pid
       status.started = Self.text(life.startedWall)
       status.uptime = Int64(life.uptime.milliseconds)
@@ -260,6 +260,7 @@ extension Supervisor {
         status.cpu = use.processorMilliseconds
       }
       status.programStatus = life.statusText
+      status.health = life.health?.words
       status.handler =
         switch life.handler {
         case .none(let why): "none: \(why)"
@@ -319,7 +320,7 @@ extension Supervisor {
   /// - Parameter isUp: false: guardian is about to leave.
   func metrics(isUp: Bool) -> Metrics {
     var metrics = Metrics(program: configuration.name)
-    let program = life.flatMap { $0.ended == nil ? $0 : nil }
+    let program = life.flatMap { !$0.hasEnded ? $0 : nil }
     let use = program.flatMap { ProcessUse(of: $0.pid) }
     let history = machine.history
     metrics.add("guardian_up", .gauge, "Whether guardian runs.", isUp ? 1 : 0)

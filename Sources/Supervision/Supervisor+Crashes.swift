@@ -27,10 +27,11 @@ extension Supervisor {
 
   private func rang(_ bell: RingBell, _ life: RunningLife, sender: Int32) {
     if sender == life.pid {
-      guard life.ended == nil else { return }
+      guard !life.hasEnded else { return }
       if let earlier = life.incident {
-        // A program that lived through one fault and has another: only the last can kill it.
-        if earlier.isCapturing {
+        // A program that lived through one fault and has another: only the last can kill it. One
+        // that hangs has been captured; this is the ABRT it gets for it.
+        if earlier.isCapturing || earlier.isHang {
           life.channel.release(slot: bell.slot)
           return
         }
@@ -166,6 +167,7 @@ extension Supervisor {
       captureOver(incident, life)
     case .reporter(let incident): reporterEnded(incident, result)
     case .giveUp: break
+    case .probe(let probe): probe.ended(result.how)
     }
   }
 
@@ -183,12 +185,18 @@ extension Supervisor {
   }
 
   func captureHang(_ number: Life) {
-    guard let life = running(number), life.ended == nil else {
+    guard let life = running(number), !life.hasEnded else {
       feed(.captureEnded(number))
       return
     }
+    life.health?.stop()
+    life.hangWords = hangWords(life)
+    say(
+      "\(configuration.name) (life \(number.rawValue), pid \(life.pid)) hangs: "
+        + (life.hangWords ?? "") + "; it is captured and ended", .normal)
     if let earlier = life.incident, !earlier.isCapturing { discard(earlier) }
     let incident = begin(life, role: .main, pid: life.pid, slot: nil)
+    incident.isHang = true
     life.incident = incident
     capture(incident, life, thread: life.pid, limit: nil)
   }
@@ -300,31 +308,5 @@ extension Supervisor {
       hash.add(record.abortMessage.utf8)
     }
     return CrashSignature(rawValue: hash.value)
-  }
-
-  // MARK: the notify socket
-
-  func notifications(of life: RunningLife) {
-    for _ in 0..<Limit.datagramsPerTurn {
-      guard let datagram = Sockets.receive(life.channel.notify, limit: Limit.notifyBytes + 1)
-      else { return }
-      let sender = datagram.senderPID
-      guard !datagram.truncated, life.ended == nil, sender > 0,
-        sender == life.pid || Processes.isDescendant(sender, of: life.pid)
-      else { continue }
-      let message = NotifyMessage(datagram.bytes)
-      if let status = message.status { life.statusText = status.isEmpty ? nil : status }
-      if let interval = message.watchdogInterval {
-        feed(.watchdogInterval(life.number, interval))
-      }
-      if message.ready { feed(.ready(life.number)) }
-      if message.heartbeat { feed(.heartbeat(life.number)) }
-      if message.watchdogTriggered { feed(.watchdogTriggered(life.number)) }
-      if let extra = message.extendTimeout {
-        feed(.extendTimeout(life.number, extra))
-        manager.extendTimeout(extra)
-      }
-    }
-    settle()
   }
 }

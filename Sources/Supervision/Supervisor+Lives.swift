@@ -35,11 +35,13 @@ extension Supervisor {
     } else if handler == .preload && toolbox.handler == nil {
       handler = .none("libguardian-handler.so was not found")
     }
+    let notifies = configuration.ready == .notify || configuration.watchdog != nil
+    let passed = passedDescriptors
     let environment = command.environment(
       life: number, channel: channel.folder,
       preload: handler == .preload ? toolbox.handler : nil, name: configuration.name,
       crashedLastRun: crashedLastRun, lastReport: lastReport?.text,
-      notify: configuration.ready == .notify)
+      notify: notifies, watchdog: configuration.watchdog, passed: passed)
 
     var launch = command.launch
     launch.path = executable.path
@@ -52,11 +54,18 @@ extension Supervisor {
     launch.descriptors = command.descriptors(
       output: streams.outputIsNull
         ? command.nullDescriptor : channel.output?.childDescriptor,
-      error: channel.errors.childDescriptor)
+      error: channel.errors.childDescriptor, passed: passed)
+    if let pipe = channel.readiness, case .descriptor(let target) = configuration.ready {
+      launch.descriptors.append((pipe.childDescriptor, target))
+    }
+    // These name a process, which is not known before the clone.
+    if !passed.isEmpty { launch.pidVariables.append("LISTEN_PID") }
+    if configuration.watchdog != nil { launch.pidVariables.append("WATCHDOG_PID") }
     do {
       let child = try launch.start()
       let life = RunningLife(
-        number, child: child, channel: channel, handler: handler, environment: environment)
+        number, child: child, channel: channel, handler: handler, environment: environment,
+        notifies: notifies)
       life.hasTerminal = hasTerminal
       self.life = life
       if number.rawValue > 1 { breathe() }
@@ -81,10 +90,15 @@ extension Supervisor {
     life.bell = try? loop.watch(life.channel.bell.raw) { [unowned self, unowned life] _ in
       bells(of: life)
     }
-    if configuration.ready == .notify {
-      life.notify = try? loop.watch(life.channel.notify.raw) { [unowned self, unowned life] _ in
-        notifications(of: life)
-      }
+    // Also without a NOTIFY_SOCKET: guardian_ready() knows the way. Not before the output: a
+    // flood of either must not silence the other.
+    life.notify = try? loop.watch(life.channel.notify.raw, urgency: .output) {
+      [unowned self, unowned life] _ in
+      notifications(of: life)
+      settle()
+    }
+    life.channel.readiness?.begin(loop) { [unowned self, unowned life] in
+      feed(.ready(life.number))
     }
   }
 
@@ -92,23 +106,29 @@ extension Supervisor {
 
   func signalStop(_ number: Life) {
     guard let life = running(number) else { return }
-    if life.ended == nil { life.stopAsked = true }
+    if !life.hasEnded { life.stopAsked = true }
+    life.health?.stop()
     let signal = machine.policy.stopSignal.rawValue
-    switch configuration.killMode {
-    case .process: life.child.signal(signal)
-    case .group, .tree: signalGroup(life, signal)
-    }
+    signalMain(life, signal)
     if configuration.killMode == .tree { signalStrays(signal) }
     // A stopped process would not see it.
-    switch configuration.killMode {
-    case .process: life.child.signal(SIGCONT)
-    case .group, .tree: signalGroup(life, SIGCONT)
+    signalMain(life, SIGCONT)
+  }
+
+  /// The main process, and unless it is meant alone its group, each process once.
+  private func signalMain(_ life: RunningLife, _ signal: Int32) {
+    if configuration.killMode != .process { signalGroup(life, signal) }
+    if configuration.killMode == .process
+      || life.hasOtherMain && !life.hasEnded
+        && Processes.processGroup(of: life.pid) != life.group
+    {
+      life.main.signal(signal)
     }
   }
 
   func killAll(_ number: Life) {
     guard let life = running(number) else { return }
-    if life.ended == nil { life.child.signal(SIGKILL) }
+    if !life.hasEnded { life.main.signal(SIGKILL) }
     if configuration.killMode != .process { signalGroup(life, SIGKILL) }
     if configuration.killMode == .tree { signalStrays(SIGKILL) }
   }
@@ -116,7 +136,7 @@ extension Supervisor {
   /// The group's number is the main process's, and stays taken until that one is reaped and the
   /// group is empty; after the reaping only what was seen in it is signalled.
   func signalGroup(_ life: RunningLife, _ signal: Int32) {
-    if !life.reaped || Descendants.groupExists(life.pid) { _ = kill(-life.pid, signal) }
+    if !life.reaped || Descendants.groupExists(life.group) { _ = kill(-life.group, signal) }
   }
 
   /// Descendants that left the group, and orphans, which came to us.
@@ -131,14 +151,15 @@ extension Supervisor {
 
   private func strays() -> [Int32] {
     var own = Set(helpers.keys)
-    if let life, !life.reaped { own.insert(life.pid) }
+    if let life, !life.reaped, !life.hasOtherMain { own.insert(life.pid) }
     var found = Descendants.ofThisProcess().filter { !own.contains($0) }
-    if let life, life.ended == nil { found += Descendants.children(of: life.pid) }
+    if let life, !life.hasEnded { found += Descendants.children(of: life.pid) }
     var next = 0
     while next < found.count && found.count < 10_000 {
       found += Descendants.children(of: found[next])
       next += 1
     }
+    if let life, life.hasOtherMain, !life.hasEnded { found.removeAll { $0 == life.pid } }
     return found
   }
 
@@ -147,8 +168,14 @@ extension Supervisor {
   /// SIGCHLD came: signals coalesce, so everything that ended is looked at.
   func reap() {
     while let result = Processes.lookForEnded() {
-      if let life, life.pid == result.pid, !life.reaped {
-        mainEnded(life, result)
+      if let life, life.child.pid == result.pid, !life.reaped {
+        // What it still had to say: that another process is the main one, what is to be kept.
+        if life.notifies { notifications(of: life) }
+        if life.hasOtherMain { take(life) } else { mainEnded(life, result.how) }
+      } else if let life, life.hasOtherMain, life.pid == result.pid, !life.hasEnded {
+        notifications(of: life)
+        _ = Processes.take(result.pid)
+        mainEnded(life, result.how)
       } else if let helper = helpers.removeValue(forKey: result.pid) {
         _ = Processes.take(result.pid)
         helperEnded(helper, result)
@@ -158,7 +185,7 @@ extension Supervisor {
       }
     }
     if awaitedTree != nil { checkTree() }
-    if let terminal, let life, life.ended == nil, let signal = Processes.takeStop(life.pid) {
+    if let terminal, let life, !life.hasEnded, let signal = Processes.takeStop(life.group) {
       stopWithProgram(life, terminal, by: signal)
     }
   }
@@ -166,10 +193,10 @@ extension Supervisor {
   /// ^Z went to the program alone, which has the terminal, or the program wanted the terminal from
   /// the background. The shell knows only guardian: it stops too, and with `fg` both go on.
   private func stopWithProgram(_ life: RunningLife, _ terminal: Terminal, by signal: Int32) {
-    let had = terminal.foregroundGroup == life.pid
+    let had = terminal.foregroundGroup == life.group
     guard had || signal == SIGTTIN || signal == SIGTTOU else { return }
     if terminal.hasShell {
-      terminal.takeBack(from: life.pid)
+      terminal.takeBack(from: life.group)
       life.hasTerminal = false
       stopSelf()
       // Here again: `fg` gave us the terminal, `bg` did not.
@@ -181,24 +208,29 @@ extension Supervisor {
     signalGroup(life, SIGCONT)
   }
 
-  private func mainEnded(_ life: RunningLife, _ result: WaitResult) {
-    life.ended = result
+  /// - Parameter how: nil: its wait status went to its own parent, and this kernel tells nobody
+  ///   else.
+  func mainEnded(_ life: RunningLife, _ how: WaitResult.How?) {
+    life.hasEnded = true
     life.endedBoot = Clock.boot
+    life.mainSource = nil
+    life.health?.stop()
     ended[life.number] = life
-    let hadForeground = terminal?.foregroundGroup == life.pid
-    if let terminal { terminal.takeBack(from: life.pid) }
+    let hadForeground = terminal?.foregroundGroup == life.group
+    if let terminal { terminal.takeBack(from: life.group) }
     let status: Ending.Status =
-      switch result.how {
+      switch how {
       case .exited(let code): .exited(code)
       case .signaled(let signal, let dumped):
         .signaled(Signal(rawValue: signal), coreDumped: dumped)
+      case nil: .unknown
       }
     var cause = Ending.Cause.own
-    if case .signaled(SIGKILL, _) = result.how, memory.sawKill(at: Clock.monotonic) { cause = .outOfMemory }
-    if case .exited(0) = result.how, hasDetached(life) { cause = .detached }
+    if case .signaled(SIGKILL, _) = how, memory.sawKill(at: Clock.monotonic) { cause = .outOfMemory }
+    if case .exited(0) = how, hasDetached(life) { cause = .detached }
     let ending = Ending(status: status, cause: cause)
     // ^C went to the program alone, which has the terminal: it was meant for both.
-    if hadForeground, [.exited(130), .signaled(SIGINT, coreDumped: false)].contains(result.how) {
+    if hadForeground, [.exited(130), .signaled(SIGINT, coreDumped: false)].contains(how) {
       life.stopAsked = true
       feed(.terminate)
     }
@@ -216,7 +248,7 @@ extension Supervisor {
   func take(_ life: RunningLife) {
     if life.reaped { return }
     life.reaped = true
-    _ = Processes.take(life.pid)
+    _ = Processes.take(life.child.pid)
   }
 
   /// It left with 0 at once, and descendants live on in sessions of their own.
@@ -254,8 +286,8 @@ extension Supervisor {
     let gone: Bool =
       switch configuration.killMode {
       case .process: true
-      case .group: !Descendants.groupExists(life.pid)
-      case .tree: !Descendants.groupExists(life.pid) && strays().isEmpty
+      case .group: !Descendants.groupExists(life.group)
+      case .tree: !Descendants.groupExists(life.group) && strays().isEmpty
       }
     if gone {
       awaitedTree = nil

@@ -146,6 +146,7 @@ extension Supervisor {
     facts.verdict = verdict
     facts.slot = incident.slot
     facts.senderName = incident.senderName
+    facts.hang = incident.role == .main ? incident.life?.hangWords : nil
     facts.host = host!
     facts.process = incident.process
     facts.capture = incident.summary
@@ -262,6 +263,7 @@ extension Supervisor {
         switch $0.work {
         case .reporter, .giveUp: true
         case .capture(let incident, _): incident.ending != nil
+        case .probe: false
         }
       }
   }

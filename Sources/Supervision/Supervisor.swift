@@ -31,6 +31,8 @@ package final class Supervisor {
   /// The state folder is there and nobody else may write to it; else nothing is written to it.
   private(set) var stateIsOurs = false
   let memory = CgroupMemory()
+  let sockets: ListeningSockets
+  let kept: DescriptorStore
 
   var machine: ServiceMachine
   var life: RunningLife?
@@ -82,6 +84,11 @@ package final class Supervisor {
   private var deadlineTimer: EventLoop.Timer?
   private var armed: Duration?
   private var treeTimer: EventLoop.Timer?
+  private var statusTimer: EventLoop.Timer?
+  private var statusSent: Duration = .zero
+  private var lastBase = ""
+  private var notifyTimer: EventLoop.Timer?
+  var forwarded = Budget(perSecond: Limit.forwardedPerSecond)
   private var preparation: EventSource?
   private var forgotStartUp = false
   private var memoryEvents: EventSource?
@@ -105,17 +112,27 @@ package final class Supervisor {
     self.arguments = arguments
     self.environment = environment
     guardian_close_on_exec_from(3)
+    sockets = ListeningSockets(inherited: Environment(environment))
     SignalPlan.blockAll()
     Priority.raise()
     do {
       loop = try EventLoop()
     } catch { throw .system(error) }
+    kept = DescriptorStore(loop: loop)
     sink = OutputSink(2, loop: loop)
     var configuration = wanted
     do { instance = try Instance.take(&configuration) } catch {
       throw SupervisorError.instance(error)
     }
     self.configuration = configuration
+    if case .descriptor(let number) = configuration.ready {
+      let first = 3 + sockets.all.count + configuration.listen.count
+      if number < first { throw .readinessDescriptor(number, first: first) }
+    }
+    do { try sockets.open(configuration.listen, name: configuration.name) } catch {
+      sockets.removeFiles()
+      throw .system(error)
+    }
     toolbox = Toolbox.find()
     command = ProgramCommand(configuration, arguments: arguments, environment: environment)
     streams = StandardStreams(configuration, own: sink)
@@ -160,6 +177,7 @@ package final class Supervisor {
       if unfinished != nil { crashedLastRun = true }
     }
     if let warning { say(warning, .normal) }
+    if let warning = sockets.warning { say(warning, .normal) }
     if configuration.name != wanted.name {
       say("the name '\(wanted.name)' is taken: this one is called '\(configuration.name)'", .normal)
     }
@@ -189,6 +207,7 @@ package final class Supervisor {
     control?.close()
     metricsFile?.write(metrics(isUp: false))
     streams.finish(within: .milliseconds(500))
+    sockets.removeFiles()
     instance.removeChannels()
     return leave ?? .exit(70)
   }
@@ -196,11 +215,16 @@ package final class Supervisor {
   private func watch() throws(SystemError) {
     deadlineTimer = try loop.timer(CLOCK_MONOTONIC) { [unowned self] in
       armed = nil
+      lookAtHeartbeat()
       feed(.deadline)
     }
     breathTimer = try loop.timer(CLOCK_MONOTONIC) { [unowned self] in
       isBreathing = false
       settle()
+    }
+    statusTimer = try loop.timer(CLOCK_MONOTONIC) { [unowned self] in settle() }
+    notifyTimer = try loop.timer(CLOCK_MONOTONIC) { [unowned self] in
+      life?.notify?.isEnabled = true
     }
     treeTimer = try loop.timer(CLOCK_MONOTONIC) { [unowned self] in
       checkTree()
@@ -269,7 +293,7 @@ package final class Supervisor {
     case .signalStop(let number): signalStop(number)
     case .release(let number): release(number)
     case .captureHang(let number): captureHang(number)
-    case .abort(let number): running(number)?.child.signal(SIGABRT)
+    case .abort(let number): running(number)?.main.signal(SIGABRT)
     case .kill(let number): killAll(number)
     case .awaitTree(let number): awaitTree(number)
     case .abandon(let number): abandon(number)
@@ -341,12 +365,14 @@ package final class Supervisor {
         metricsFile.changed()
       }
     }
+    startHealth()
     armDeadline()
   }
 
   private func armDeadline() {
-    if machine.deadline == armed { return }
-    armed = machine.deadline
+    let wanted = wakeUp
+    if wanted == armed { return }
+    armed = wanted
     if let armed { deadlineTimer?.set(at: armed) } else { deadlineTimer?.disarm() }
   }
 
@@ -389,7 +415,7 @@ package final class Supervisor {
     let verdict = announcement.verdict
     let words = Words.ending(
       name: configuration.name, announcement.ending, life: number, pid: record?.pid,
-      uptime: record?.uptime, failure: spawnFailedWords[number])
+      uptime: record?.uptime, failure: spawnFailedWords[number], hang: record?.hangWords)
     let next = Words.next(verdict, stopping: machine.isAskedToStop)
     var message = "\(words); \(next)"
     if let report = announcement.report { message += "; report \(report)" }
@@ -429,17 +455,37 @@ package final class Supervisor {
   /// STATUS= for `systemctl status`, READY= once the program is ready for the first time.
   private func tellManager() {
     if !manager.isPresent { return }
-    var status = Words.status(machine, name: configuration.name, pid: life?.pid, at: now())
+    let base = Words.status(machine, name: configuration.name, pid: life?.pid, at: now())
+    var status = base
     if let said = life?.statusText { status += ": " + said }
     if !toldReady, case .running = machine.state {
       toldReady = true
-      lastStatus = status
       manager.ready(status: status)
     } else if status != lastStatus {
-      lastStatus = status
+      // The program may change its words as often as it likes.
+      let next = statusSent + Limit.statusPause
+      if base == lastBase, Clock.monotonic < next {
+        statusTimer?.set(at: next)
+        return
+      }
       // STOPPING=1 cannot be taken back: it is said of guardian's own end only.
       if machine.isLeaving { manager.stopping(status: status) } else { manager.status(status) }
+    } else {
+      return
     }
+    lastStatus = status
+    lastBase = base
+    statusSent = Clock.monotonic
+  }
+
+  /// The program reads its configuration again, or has done so.
+  func tellReload(began monotonic: UInt64?) {
+    if let monotonic { manager.reloading(monotonic) } else { manager.ready(status: lastStatus) }
+  }
+
+  /// The manager waits for the start or the stop, and the program wants more time for it.
+  func tellExtension(_ more: Duration) {
+    if (!toldReady || machine.isAskedToStop), forwarded.take() { manager.extendTimeout(more) }
   }
 
   // MARK: state
@@ -449,7 +495,7 @@ package final class Supervisor {
     guard stateIsOurs else { return }
     let path = configuration.stateDirectory + "/" + StateFile.name
     var running: StateFile.Unfinished?
-    if let life, life.ended == nil {
+    if let life, !life.hasEnded {
       running = StateFile.Unfinished(
         life: life.number, pid: life.pid, startedWall: life.startedWall)
     }
@@ -497,7 +543,7 @@ package final class Supervisor {
       }
     case SIGCONT:
       // `fg`: the shell gave the terminal to our group, and it is for the program.
-      if let life, life.ended == nil, let terminal { terminal.handOver(to: life) }
+      if let life, !life.hasEnded, let terminal { terminal.handOver(to: life) }
     case SIGHUP:
       // The terminal is gone. Its session's leader is told; if that is a shell, it tells its jobs, us
       // among them, and when it ends the kernel tells the foreground, which was the program.
@@ -518,9 +564,9 @@ package final class Supervisor {
   }
 
   private func forward(_ signal: Int32) {
-    guard let life, life.ended == nil else { return }
+    guard let life, !life.hasEnded else { return }
     switch configuration.forwardTo {
-    case .process: life.child.signal(signal)
+    case .process: life.main.signal(signal)
     case .group: signalGroup(life, signal)
     }
   }
@@ -567,8 +613,21 @@ package final class Supervisor {
   func makeChannel(_ number: Life) throws(SystemError) -> Channel {
     try Channel(
       life: number.rawValue, runtime: instance.runtimeDirectory,
-      captureTimeout: configuration.captureTimeout, streams: streams, user: command.launch.user,
-      loop: loop)
+      captureTimeout: configuration.captureTimeout, readinessPipe: configuration.readyByPipe,
+      streams: streams, user: command.launch.user, loop: loop)
+  }
+
+  /// Sockets first, then what the program gave to keep.
+  var passedDescriptors: ArraySlice<PassedDescriptor> {
+    kept.dropHungUp()
+    let all = sockets.all + kept.all
+    if case .descriptor(let number) = configuration.ready { return all.prefix(Int(number) - 3) }
+    return all[...]
+  }
+
+  func pauseNotifications(of life: RunningLife) {
+    life.notify?.isEnabled = false
+    notifyTimer?.set(after: Limit.notifyPause)
   }
 
   private func prepareLater() {
@@ -581,6 +640,8 @@ package final class Supervisor {
 package enum SupervisorError: Error {
   case system(SystemError)
   case taken(String)
+  /// `--ready fd:N` names a number that a passed socket has.
+  case readinessDescriptor(Int32, first: Int)
 
   static func instance(_ failure: Instance.Failure) -> SupervisorError {
     switch failure {
@@ -593,12 +654,16 @@ package enum SupervisorError: Error {
     switch self {
     case .system(let error): "\(error): nothing was started"
     case .taken(let words): words
+    case .readinessDescriptor(let number, let first):
+      "ready: descriptor \(number) is a listening socket's, take one from \(first) on; "
+        + "nothing was started"
     }
   }
   package var exitCode: Int32 {
     switch self {
     case .system: 71  // EX_OSERR
     case .taken: 75  // EX_TEMPFAIL: later it may be free
+    case .readinessDescriptor: 78  // EX_CONFIG
     }
   }
 }

@@ -14,6 +14,8 @@ struct ServiceManager {
   func ready(status: String) { say("READY=1\nSTATUS=" + status) }
   func status(_ text: String) { say("STATUS=" + text) }
   func stopping(status: String) { say("STOPPING=1\nSTATUS=" + status) }
+  /// - Parameter monotonic: microseconds on CLOCK_MONOTONIC.
+  func reloading(_ monotonic: UInt64) { say("RELOADING=1\nMONOTONIC_USEC=\(monotonic)") }
   func extendTimeout(_ duration: Duration) {
     say("EXTEND_TIMEOUT_USEC=\(duration.milliseconds * 1000)")
   }
@@ -76,5 +78,23 @@ struct Journal {
     defer { close(probe) }
     var ready = pollfd(fd: probe, events: Int16(POLLOUT), revents: 0)
     return unsafe poll(&ready, 1, 0) == 1 && Int32(ready.revents) & POLLOUT != 0
+  }
+}
+
+/// So many a second, on CLOCK_MONOTONIC.
+struct Budget {
+  private let perSecond: Int
+  private var second: Int64 = .min
+  private var left = 0
+
+  init(perSecond: Int) { self.perSecond = perSecond }
+
+  /// false: it is used up.
+  mutating func take() -> Bool {
+    let now = Clock.monotonic.components.seconds
+    if now != second { (second, left) = (now, perSecond) }
+    if left == 0 { return false }
+    left -= 1
+    return true
   }
 }

@@ -39,7 +39,7 @@ struct Terminal {
   /// Passes guardian's foreground on, if it is guardian's.
   func handOver(to life: RunningLife) {
     if !isOurs { return }
-    give(to: life.pid)
+    give(to: life.group)
     life.hasTerminal = true
   }
 

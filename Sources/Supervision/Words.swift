@@ -4,21 +4,23 @@ import Policy
 
 enum Words {
   static func ending(
-    name: String, _ ending: Ending, life: Life, pid: Int32?, uptime: Duration?, failure: String?
+    name: String, _ ending: Ending, life: Life, pid: Int32?, uptime: Duration?, failure: String?,
+    hang: String? = nil
   ) -> String {
     var who = "\(name) (life \(life.rawValue)"
     if let pid { who += ", pid \(pid)" }
     who += ")"
     let after = uptime.map { " after " + duration($0) } ?? ""
+    let why = hang.map { " (\($0))" } ?? ""
     switch ending.cause {
     case .detached:
       return "\(who) detached: its main process left with 0 and others live on; "
         + "run it in the foreground"
     case .outOfMemory: return "\(who) was killed for lack of memory\(after)"
-    case .watchdog: return "\(who) gave no sign of life and was ended\(after)"
-    case .startTimeout: return "\(who) was not ready in time and was ended\(after)"
-    case .health: return "\(who) failed its health check and was ended\(after)"
-    case .stopTimeout: return "\(who) did not stop in time and was killed\(after)"
+    case .watchdog: return "\(who) gave no sign of life\(why) and was ended\(after)"
+    case .startTimeout: return "\(who) was not ready in time\(why) and was ended\(after)"
+    case .health: return "\(who) failed its health check\(why) and was ended\(after)"
+    case .stopTimeout: return "\(who) did not stop in time\(why) and was killed\(after)"
     case .machineDown:
       return "\(who) ended when the machine went down: power loss, a crash of the kernel, or a reset"
     case .guardianDied: return "\(who) ended with its guardian, which was killed"

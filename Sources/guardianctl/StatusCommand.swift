@@ -46,6 +46,7 @@ enum StatusCommand {
     row("Memory", status.memoryBytes.map(size))
     row("CPU", status.cpu.map(time))
     row("Says", status.programStatus)
+    row("Health", status.health)
     row("Restarts", status.restarts.map(String.init))
     row("Failures", status.failures.map { failures($0, status.maxCrashes, status.crashWindow) })
     row(

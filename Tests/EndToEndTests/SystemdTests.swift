@@ -37,7 +37,7 @@ struct UnitLife: Sendable {
       [
         Place.root + "/Tests/Systemd/boot", "--stage", folder + "/stage", "--results",
         folder + "/results", "--timeout", "300", Place.root + "/Tests/Systemd/unit-scenario",
-        Place.fixture("systemd_service"),
+        Place.fixture("systemd_service"), Place.fixture("lively"),
       ], seconds: 340)
     guard boot.status == 0 else {
       throw Failure(
@@ -162,6 +162,21 @@ struct SystemdTests {
     let step = try UnitLife.step("dropin")
     #expect(step.systemd["Result"] == "exit-code")
     #expect(step.systemd["ExecMainStatus"] == "9")
+  }
+
+  @Test
+  func `a socket unit's connections are all answered, by one life after the other, across crashes`()
+    throws
+  {
+    let step = try UnitLife.step("activated")
+    #expect(step.text("before") == "inactive\n", "the first connection starts it")
+    let answers = step.text("answers").split(separator: "\n")
+    #expect(
+      answers == ["life 1", "life 1", "life 2", "life 2", "life 3", "life 3", "life 4"],
+      "\(answers) \(step.text("errors"))")
+    #expect(step.systemd["NRestarts"] == "0")
+    #expect(step.text("environment").contains("LISTEN_FDNAMES=counter\n"))
+    #expect(step.text("environment").contains("LISTEN_PID=" + step.text("pid")))
   }
 
   @Test func `each ending is one structured entry in the journal that the catalog explains`() throws

@@ -81,6 +81,77 @@ import Testing
         .successExitStatus == [.code(1), .code(255), .signal(Signal(rawValue: 10))])
   }
 
+  @Test(arguments: [
+    ("tcp:127.0.0.1:80", "tcp:127.0.0.1:80"), ("tcp:[::1]:8080", "tcp:[::1]:8080"),
+    ("tcp:0.0.0.0:65535", "tcp:0.0.0.0:65535"), ("unix:/run/x", "unix:/run/x"),
+  ])
+  func `a listening address`(text: String, shown: String) throws {
+    #expect(try configuration(["--listen", text]).listen.map(\.text) == [shown])
+  }
+
+  @Test(arguments: [
+    "", "127.0.0.1:80", "tcp:80", "tcp::80", "tcp:localhost:80", "tcp:127.0.0.1", "tcp:127.0.0.1:",
+    "tcp:127.0.0.1:0", "tcp:127.0.0.1:65536", "tcp:127.0.0.1:+80", "tcp:::1:80", "tcp:[::1:80",
+    "tcp:[::1]80", "tcp:[127.0.0.1]:80", "tcp:1.2.3:80", "unix:", "udp:127.0.0.1:80",
+    "unix:/" + String(repeating: "x", count: 107),
+  ])
+  func `no listening address`(text: String) {
+    #expect(failure(["--listen", text]) != nil)
+  }
+
+  @Test func `a path to listen on is made absolute`() throws {
+    guard case .unix(let path)? = try configuration(["--listen", "unix:here"]).listen.first else {
+      Issue.record("no path")
+      return
+    }
+    #expect(path.hasPrefix("/") && path.hasSuffix("/here"))
+  }
+
+  @Test(arguments: [
+    ("http://127.0.0.1", "http://127.0.0.1/", UInt16(80)),
+    ("http://localhost:8080/live", "http://localhost:8080/live", 8080),
+    ("http://[::1]:1?x=1#part", "http://[::1]:1/?x=1", 1),
+  ])
+  func `where health is asked by HTTP`(text: String, shown: String, port: UInt16) throws {
+    let url = try #require(try configuration(["--health-http", text]).healthHTTP)
+    #expect(url.text == shown)
+    #expect(url.address.port == port)
+  }
+
+  @Test(arguments: [
+    "", "https://127.0.0.1/", "127.0.0.1/", "http://", "http:///", "http://example.org/",
+    "http://127.0.0.1:0/", "http://127.0.0.1/a b", "http://127.0.0.1/\r\nX: y",
+    "http://127.0.0.1/ä",
+  ])
+  func `not by HTTP`(text: String) {
+    #expect(failure(["--health-http", text]) != nil)
+  }
+
+  @Test(arguments: ["fd:2", "fd:60", "fd:", "fd:-3", "fd:+3", "fd:3x", "Notify", ""])
+  func `no readiness`(text: String) {
+    #expect(failure(["--ready", text]) != nil)
+  }
+
+  @Test func `who has to say that it is ready has 90 s for it, if nothing else was said`() throws {
+    #expect(try configuration().startTimeout == nil)
+    #expect(try configuration(["--ready", "notify"]).startTimeout == .seconds(90))
+    #expect(try configuration(["--ready", "fd:3"]).startTimeout == .seconds(90))
+    #expect(
+      try configuration(["--ready", "notify", "--start-timeout", "infinity"]).startTimeout == nil)
+  }
+
+  @Test func `readiness and listening sockets do not meet on one descriptor`() throws {
+    let listen = ["--listen", "tcp:127.0.0.1:80", "--listen", "tcp:127.0.0.1:81"]
+    #expect(failure(listen + ["--ready", "fd:4"])?.line.contains("from 5 on") == true)
+    #expect(try configuration(listen + ["--ready", "fd:5"]).ready == .descriptor(5))
+  }
+
+  @Test func `there is one kind of health probe`() {
+    #expect(
+      failure(["--health-exec", "true", "--health-tcp", "127.0.0.1:80"])?.line
+        .contains("health-exec and health-tcp exclude each other") == true)
+  }
+
   @Test func `infinity is no cap`() throws {
     let endless = try configuration(["-m", "infinity", "-w", "infinity", "-t", "infinity"])
     #expect(endless.maxCrashes == nil)

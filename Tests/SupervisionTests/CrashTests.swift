@@ -109,12 +109,3 @@ import Testing
     #expect(guardian.reports.isEmpty)
   }
 }
-
-@Suite struct `Readiness` {
-  @Test func `is said on a private notify socket`() throws {
-    let guardian = try Guardian(
-      ["--ready", "notify"], [Root.fixture("spawn_probe"), "notify", "READY=1\nSTATUS=fine"])
-    _ = try guardian.programPID()
-    #expect(try guardian.stop() == .exited(143))
-  }
-}

@@ -170,6 +170,48 @@ import Testing
     #expect(!message.heartbeat)
   }
 
+  @Test func `names what is to be kept, in names that an environment can hold`() {
+    let message = NotifyMessage(Array("FDSTORE=1\nFDNAME=cargo 1\nFDPOLL=0".utf8))
+    #expect(message.storesDescriptors && !message.watchesDescriptors)
+    #expect(message.descriptorName == "cargo 1")
+    for name in ["", "a:b", "a\u{7}b", "ä", String(repeating: "x", count: 256)] {
+      #expect(NotifyMessage(Array("FDNAME=\(name)".utf8)).descriptorName == nil, "\(name)")
+    }
+    #expect(NotifyMessage(Array("FDSTOREREMOVE=1".utf8)).removesDescriptors)
+    #expect(NotifyMessage(Array("BARRIER=1".utf8)).barrier)
+    #expect(NotifyMessage(Array("RELOADING=1\nMONOTONIC_USEC=12".utf8)).monotonic == 12)
+  }
+
+  @Test func `of any bytes is within limits`() {
+    let pieces = [
+      "READY=1", "STATUS=", "MAINPID=", "EXTEND_TIMEOUT_USEC=", "WATCHDOG_USEC=", "WATCHDOG=",
+      "FDNAME=", "FDSTORE=1", "\n", "=", "\0", "\u{1b}", "18446744073709551616", "99999999999",
+      "-1",
+      "1", "é", ":",
+    ].map { Array($0.utf8) }
+    var seed: UInt64 = 0x9e37_79b9_7f4a_7c15
+    func next(_ limit: Int) -> Int {
+      seed ^= seed << 13
+      seed ^= seed >> 7
+      seed ^= seed << 17
+      return Int(seed % UInt64(limit))
+    }
+    for _ in 0..<20_000 {
+      var bytes: [UInt8] = []
+      for _ in 0..<next(40) {
+        bytes += next(4) == 0 ? [UInt8(next(256))] : pieces[next(pieces.count)]
+      }
+      let message = NotifyMessage(bytes)
+      if let name = message.descriptorName {
+        #expect(NotifyMessage.isDescriptorName(Array(name.utf8)))
+      }
+      #expect((message.extendTimeout ?? .zero) <= .seconds(86_400))
+      #expect((message.watchdogInterval ?? .zero) <= .seconds(86_400))
+      #expect(
+        message.status?.unicodeScalars.allSatisfy { $0.value >= 32 && $0.value != 127 } ?? true)
+    }
+  }
+
   @Test func `of hostile bytes says nothing dangerous`() {
     #expect(NotifyMessage(Array(repeating: 61, count: 5000)) == NotifyMessage([]))
     let message = NotifyMessage(

@@ -19,6 +19,7 @@
 #include "linux_trace.h"
 #include "message.h"
 #include "process.h"
+#include "stream.h"
 
 /* open(2) without a mode: a variadic call. */
 int guardian_open(const char *path, int flags);

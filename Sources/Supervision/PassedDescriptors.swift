@@ -1,0 +1,151 @@
+// Descriptors that outlive a life: the listening sockets that the service manager passed or
+// guardian opened, and what a program gave to keep. Every life gets them as systemd passes
+// sockets (sd_listen_fds(3)).
+import CLinux
+import CSystemd
+import Glibc
+import Kernel
+import Settings
+
+struct PassedDescriptor {
+  /// For LISTEN_FDNAMES.
+  let name: String
+  let descriptor: SharedDescriptor
+}
+
+/// Open as long as guardian is, whatever becomes of the program: a connection that comes between
+/// two lives waits for the next one.
+final class ListeningSockets {
+  private(set) var all: [PassedDescriptor] = []
+  /// What is to be said about them.
+  private(set) var warning: String?
+  /// Sockets in the file system that guardian made: they go with it.
+  private var files: [(path: String, device: UInt64, inode: UInt64)] = []
+
+  /// Takes what was passed. Before guardian opens anything: a number that nobody passed must not
+  /// be one of its own.
+  /// - Parameter environment: guardian's own.
+  init(inherited environment: Environment) { takeInherited(environment) }
+
+  /// - Parameter name: of the program, for LISTEN_FDNAMES.
+  func open(_ addresses: [ListenAddress], name: String) throws(SystemError) {
+    for address in addresses {
+      if all.count >= Configuration.listenLimit {
+        throw SystemError("listen on", address.text, errno: EMFILE)
+      }
+      let raw: Int32
+      switch address {
+      case .tcp(let address):
+        raw = unsafe guardian_listen_tcp(address.host, address.port, Limit.listenBacklog)
+      case .unix(let path):
+        try Self.removeStale(path, address)
+        raw = unsafe guardian_listen_unix(path, Limit.listenBacklog)
+      }
+      if raw < 0 { throw SystemError("listen on", address.text, errno: errno) }
+      all.append(
+        PassedDescriptor(name: name, descriptor: SharedDescriptor(FileDescriptor(owning: raw))))
+      if case .unix(let path) = address, let status = try? Files.status(path, follow: false) {
+        files.append((path, status.device, status.inode))
+      }
+    }
+  }
+
+  private func takeInherited(_ environment: Environment) {
+    guard environment.text("LISTEN_PID").flatMap({ Int32($0) }) == getpid(),
+      let count = environment.text("LISTEN_FDS").flatMap({ Int32($0) }), count > 0
+    else { return }
+    let names = (environment.text("LISTEN_FDNAMES") ?? "")
+      .split(separator: ":", omittingEmptySubsequences: false).map(String.init)
+    let taken = min(count, Int32(Configuration.listenLimit))
+    if taken < count {
+      warning = "\(count) sockets were passed to guardian: the program gets the first \(taken)"
+    }
+    for index in 0..<taken where fcntl(3 + index, F_GETFD) >= 0 {
+      let name = names.indices.contains(Int(index)) ? names[Int(index)] : ""
+      all.append(
+        PassedDescriptor(
+          name: NotifyMessage.isDescriptorName(Array(name.utf8)) ? name : "unknown",
+          descriptor: SharedDescriptor(FileDescriptor(owning: 3 + index))))
+    }
+  }
+
+  /// Removes a socket that a dead process left; anything else that lies there is somebody's.
+  private static func removeStale(_ path: String, _ address: ListenAddress) throws(SystemError) {
+    guard let found = try? Files.status(path, follow: false) else { return }
+    guard found.isSocket else {
+      throw SystemError("listen on", address.text, errno: EEXIST)
+    }
+    if unsafe guardian_somebody_listens(path) != 0 {
+      throw SystemError("listen on", address.text, errno: EADDRINUSE)
+    }
+    // Still the same one: somebody may just have done what we are about to do.
+    if let now = try? Files.status(path, follow: false), now.inode == found.inode,
+      now.device == found.device
+    {
+      Files.remove(path)
+    }
+  }
+
+  /// When guardian leaves. Only what is still ours.
+  func removeFiles() {
+    for file in files {
+      if let status = try? Files.status(file.path, follow: false), status.device == file.device,
+        status.inode == file.inode
+      {
+        Files.remove(file.path)
+      }
+    }
+    files = []
+  }
+}
+
+/// What a program gave to keep (FDSTORE=1), for the life after it.
+final class DescriptorStore {
+  private struct Entry {
+    let passed: PassedDescriptor
+    /// Watches for the other side's end.
+    var source: EventSource?
+  }
+  private var entries: [Entry] = []
+  private let loop: EventLoop
+
+  init(loop: EventLoop) { self.loop = loop }
+
+  var all: [PassedDescriptor] { entries.map(\.passed) }
+
+  /// false: there is no room; it is closed.
+  func keep(_ descriptor: SharedDescriptor, name: String, watches: Bool) -> Bool {
+    // A program that gives the same ones in every life must not fill the store.
+    if entries.contains(where: {
+      $0.passed.name == name && guardian_same_file($0.passed.descriptor.raw, descriptor.raw)
+    }) {
+      return true
+    }
+    if entries.count >= Limit.storedDescriptors { return false }
+    var entry = Entry(passed: PassedDescriptor(name: name, descriptor: descriptor))
+    if watches {
+      // Nothing is asked for: only an end or an error is told. Files cannot be watched, and
+      // have no other side.
+      entry.source = try? loop.watch(descriptor.raw, events: 0) { [unowned self] events in
+        if events & (EPOLLHUP.rawValue | EPOLLERR.rawValue) != 0 {
+          entries.removeAll { $0.passed.descriptor === descriptor }
+        }
+      }
+    }
+    entries.append(entry)
+    return true
+  }
+
+  /// What hung up just now, before the loop could tell.
+  func dropHungUp() {
+    if entries.isEmpty { return }
+    entries.removeAll { entry in
+      if entry.source == nil { return false }
+      var state = pollfd(fd: entry.passed.descriptor.raw, events: 0, revents: 0)
+      guard unsafe poll(&state, 1, 0) == 1 else { return false }
+      return Int32(state.revents) & (POLLHUP | POLLERR) != 0
+    }
+  }
+
+  func remove(_ name: String) { entries.removeAll { $0.passed.name == name } }
+}
