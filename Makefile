@@ -135,13 +135,14 @@ PREFIX := /usr/local
 INSTALL := install
 .PHONY: install
 install: ## into $(DESTDIR)$(PREFIX): programs, guardian.h, unit, catalog, man pages, completions
-	@for f in guardian guardianctl guardian-capture guardian-reporter libguardian-handler.so; do \
+	@for f in guardian guardianctl guardian-capture guardian-reporter guardian-sweep libguardian-handler.so; do \
 	  [ -e $(RELEASE)/$$f ] || { $(MAKE) -f $(ROOT)/Makefile build; break; }; done
 	@to=$(DESTDIR)$(PREFIX); \
 	$(INSTALL) -d $$to/bin $$to/lib/guardian $$to/libexec/guardian $$to/include \
 	  $$to/lib/systemd/system $$to/lib/systemd/catalog $$to/share/doc/guardian; \
 	$(INSTALL) $(RELEASE)/guardian $(RELEASE)/guardianctl $$to/bin; \
-	$(INSTALL) $(RELEASE)/guardian-capture $(RELEASE)/guardian-reporter $$to/libexec/guardian; \
+	$(INSTALL) $(RELEASE)/guardian-capture $(RELEASE)/guardian-reporter $(RELEASE)/guardian-sweep \
+	  $$to/libexec/guardian; \
 	$(INSTALL) -m 0644 $(RELEASE)/libguardian-handler.so $$to/lib/guardian; \
 	$(INSTALL) -m 0644 $(ROOT)/Sources/CrashHandler/include/guardian.h $$to/include; \
 	$(INSTALL) -d $$to/lib/pkgconfig; \

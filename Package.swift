@@ -34,6 +34,7 @@ let package = Package(
     .executable(name: "guardian", targets: ["guardian"]),
     .executable(name: "guardianctl", targets: ["guardianctl"]),
     .executable(name: "guardian-capture", targets: ["guardian-capture"]),
+    .executable(name: "guardian-sweep", targets: ["guardian-sweep"]),
     .executable(name: "guardian-reporter", targets: ["guardian-reporter"]),
   ],
   targets: [
@@ -88,6 +89,9 @@ let package = Package(
       swiftSettings: strict, linkerSettings: staticRuntime),
     .executableTarget(
       name: "guardian-capture", dependencies: ["Capture", "Kernel"],
+      swiftSettings: strict, linkerSettings: staticExecutable),
+    .executableTarget(
+      name: "guardian-sweep", dependencies: ["Kernel"],
       swiftSettings: strict, linkerSettings: staticExecutable),
     .executableTarget(
       name: "guardian-reporter",

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/close_range.h>
+#include <linux/sched.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
@@ -264,7 +265,16 @@ static struct guardian_spawn_result spawn_by_fork(struct child *child) {
     result.error = errno;
     return result;
   }
-  pid_t pid = (pid_t)syscall(SYS_clone, SIGCHLD, NULL, NULL, NULL, NULL);
+  pid_t pid = -1;
+  if (child->plan->cgroup > 0) {
+    /* Born there: a move would wait for every processor (cgroup v2, Linux 5.7). A cgroup that
+     * went away is no reason not to start. */
+    struct clone_args arguments = {.flags = CLONE_INTO_CGROUP, .exit_signal = SIGCHLD};
+    arguments.cgroup = (uint64_t)child->plan->cgroup;
+    pid = (pid_t)syscall(SYS_clone3, &arguments, sizeof arguments);
+  }
+  if (pid < 0)
+    pid = (pid_t)syscall(SYS_clone, SIGCHLD, NULL, NULL, NULL, NULL);
   if (pid == 0) {
     child->pipe = ends[1];
     run_child(child);
@@ -322,7 +332,7 @@ struct guardian_spawn_result guardian_spawn(const struct guardian_spawn_plan *pl
    * (STOP would suspend guardian too), and the change makes shared memory undumpable, so that a
    * guardian that is not root could not open its own files in /proc any more. */
   if (plan->flags & (GUARDIAN_SPAWN_PLAIN_FORK | GUARDIAN_SPAWN_SET_UID | GUARDIAN_SPAWN_SET_GID) ||
-      !child_stack) {
+      plan->cgroup > 0 || !child_stack) {
     result = spawn_by_fork(&child);
   } else {
     int pidfd = -1;

@@ -9,6 +9,7 @@ package enum ControlRequest: Hashable, Sendable {
   case stop
   case restart
   case reload
+  case upgrade
   case signal(Signal)
   case logs(follow: Bool)
   case watch
@@ -29,6 +30,7 @@ package enum ControlRequest: Hashable, Sendable {
       case .stop: "stop"
       case .restart: "restart"
       case .reload: "reload"
+      case .upgrade: "upgrade"
       case .signal(let signal): "signal \(signal.rawValue)"
       case .logs(let follow): follow ? "logs follow" : "logs"
       case .watch: "watch"
@@ -48,6 +50,7 @@ package enum ControlRequest: Hashable, Sendable {
     case ("stop", 1): self = .stop
     case ("restart", 1): self = .restart
     case ("reload", 1): self = .reload
+    case ("upgrade", 1): self = .upgrade
     case ("watch", 1): self = .watch
     case ("logs", 1): self = .logs(follow: false)
     case ("logs", 2) where words[1] == "follow": self = .logs(follow: true)

@@ -11,6 +11,9 @@ package final class PacketSocket {
 
   private init(_ descriptor: consuming FileDescriptor) { self.descriptor = descriptor }
 
+  /// One that was open before this program was executed.
+  package init(inherited raw: Int32) { descriptor = FileDescriptor(owning: raw) }
+
   /// Replaces what is at `path`. Only its owner may connect.
   package static func listen(_ path: String, backlog: Int32) throws(SystemError) -> PacketSocket {
     Files.remove(path)

@@ -8,9 +8,16 @@ package struct WaitResult: Hashable, Sendable {
   package enum How: Hashable, Sendable {
     case exited(Int32)
     case signaled(Int32, coreDumped: Bool)
+    /// Somebody else's child, on a kernel that tells only its parent.
+    case unknown
   }
   package let pid: Int32
   package let how: How
+
+  package init(pid: Int32, how: How) {
+    self.pid = pid
+    self.how = how
+  }
 
   init?(_ raw: guardian_wait) {
     if raw.pid == 0 { return nil }
@@ -20,6 +27,16 @@ package struct WaitResult: Hashable, Sendable {
     case Int32(CLD_DUMPED): how = .signaled(raw.status, coreDumped: true)
     default: how = .signaled(raw.status, coreDumped: false)
     }
+  }
+}
+
+extension WaitResult.How {
+  /// As wait(2) writes it.
+  init(waitStatus status: Int32) {
+    let signal = status & 0x7f
+    self =
+      signal == 0
+      ? .exited((status >> 8) & 0xff) : .signaled(signal, coreDumped: status & 0x80 != 0)
   }
 }
 
@@ -59,9 +76,27 @@ package enum Processes {
   package static func exitStatus(_ pidfd: borrowing FileDescriptor) -> WaitResult.How? {
     var status: Int32 = 0
     guard unsafe guardian_pidfd_exit_status(pidfd.raw, &status) == 0 else { return nil }
-    let signal = status & 0x7f
-    if signal == 0 { return .exited((status >> 8) & 0xff) }
-    return .signaled(signal, coreDumped: status & 0x80 != 0)
+    return WaitResult.How(waitStatus: status)
+  }
+
+  /// How a process ended that its own parent has not taken yet; nil: taken, or not for us to see.
+  package static func zombieStatus(of pid: Int32, start: UInt64) -> WaitResult.How? {
+    // The status stands as 0 for those who may not look (proc(5)).
+    guard let fields = statFields(pid), fields.count > 49, fields[0] == "Z",
+      UInt64(fields[19]) == start, let status = Int32(fields[49]),
+      status != 0 || geteuid() == 0 || (try? Files.status("/proc/\(pid)"))?.user == geteuid()
+    else { return nil }
+    return WaitResult.How(waitStatus: status)
+  }
+
+  /// One process of the moment.
+  package static func look(_ pid: Int32) -> TreeProcess? {
+    guard let fields = statFields(pid), fields.count > 19, let state = fields[0].first,
+      let parent = Int32(fields[1]), let group = Int32(fields[2]), let session = Int32(fields[3]),
+      let start = UInt64(fields[19])
+    else { return nil }
+    return TreeProcess(
+      pid: pid, parent: parent, group: group, session: session, start: start, state: state)
   }
 
   /// Fields of /proc/PID/stat behind the name, from the process's state on.
@@ -70,7 +105,8 @@ package enum Processes {
       // The name may hold anything, parentheses and line ends too: the last one ends it.
       let end = bytes.lastIndex(of: UInt8(ascii: ")"))
     else { return nil }
-    return String(decoding: bytes[(end + 1)...], as: UTF8.self).split(separator: " ")
+    return String(decoding: bytes[(end + 1)...], as: UTF8.self)
+      .split { $0 == " " || $0 == "\n" }
   }
 
   package static func parent(of pid: Int32) -> Int32? {

@@ -1,6 +1,11 @@
 /// The head of a new ring, as guardian writes it before the program starts. The rest of the
 /// ring is zero.
 package enum RingHeaderEncoder {
+  /// What the field of that name holds.
+  package static func guardianPID(_ pid: Int32) -> [UInt8] {
+    (0..<4).map { UInt8(truncatingIfNeeded: pid >> Int32(8 * $0)) }
+  }
+
   /// The first `RingLayout.Header.size` bytes.
   package static func bytes(
     life: UInt32, guardianPID: Int32, captureTimeoutMilliseconds: UInt32, handlerRunsMax: UInt32

@@ -44,6 +44,9 @@ package struct ControlVerb: Hashable, Sendable {
       "reload", "[NAME]", 0...1,
       help: "Read the options again; says what holds now and what needs a new guardian"),
     ControlVerb(
+      "upgrade", "[NAME]", 0...1,
+      help: "Let guardian's new binary take over; the program is not touched"),
+    ControlVerb(
       "logs", "[NAME]", 0...1, help: "Show the last lines the program wrote"),
     ControlVerb("watch", "[NAME]", 0...1, help: "Show what happens, as it happens"),
     ControlVerb("reports", help: "List the reports, the newest first"),

@@ -9,6 +9,7 @@ package enum Generated: String, CaseIterable, Sendable {
   case completionFish = "completion-fish"
   case optionsMarkdown = "options-markdown"
   case exampleTOML = "example-toml"
+  case handover
 
   package var text: String {
     switch self {
@@ -20,6 +21,7 @@ package enum Generated: String, CaseIterable, Sendable {
     case .completionFish: FishCompletion.text()
     case .optionsMarkdown: Reference.markdown()
     case .exampleTOML: Reference.example()
+    case .handover: guardianHandover + "\n"
     }
   }
 }

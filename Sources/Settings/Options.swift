@@ -259,11 +259,19 @@ extension Option {
         TRAP, ABRT, SYS): these would be guardian's own.
         """),
     .one(
-      "on-guardian-death", status: .planned, .stop, .choice, \.onGuardianDeath,
+      "on-guardian-death", .stop, .choice, \.onGuardianDeath,
       help: "What happens to the program when guardian itself is killed",
       details: """
-        The kernel forgets this for a program that changes its user by a set-user-ID or \
-        capability executable.
+        kill: the kernel ends the main process at once, by its death signal; a helper that sleeps \
+        until then, guardian-sweep, ends what that signal does not reach: descendants, as far as \
+        kill-mode names them, and a program that changed its user. It knows them by descent, by \
+        process group, standard error, the variable GUARDIAN_CHANNEL, and the shared ring; \
+        one that left its session and threw all of these away is not found. If helper and guardian \
+        are killed together, the next guardian of the name does it before it starts anything. \
+        keep: the program lives on, and the next guardian of the name and command takes it over, \
+        with its counts. Meanwhile its standard error waits in a pipe of 1 MiB. Before Linux 6.15 \
+        the exit status of a program that was taken over may be unknown, which counts as a \
+        failure. As a systemd service this needs KillMode=process.
         """),
 
     // MARK: Reports

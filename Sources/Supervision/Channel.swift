@@ -25,7 +25,7 @@ final class Channel {
   /// Under `runtime`, which others may pass through but not read.
   init(
     life: UInt32, runtime: String, captureTimeout: Duration, readinessPipe: Bool,
-    streams: StandardStreams, user: Launch.User, loop: EventLoop
+    streams: StandardStreams, user: Launch.User, loop: EventLoop, mayBeTerminal: Bool = true
   ) throws(SystemError) {
     self.life = life
     folder = runtime + "/" + Randomness.hex(bytes: 16)
@@ -38,7 +38,7 @@ final class Channel {
       readiness = readinessPipe ? try ReadinessPipe() : nil
       errors = try ProgramOutput(
         folder: folder, stream: .stderr, sink: streams.error, tap: streams.tap, user: user,
-        loop: loop)
+        loop: loop, mayBeTerminal: mayBeTerminal)
       if let sink = streams.output {
         output = try ProgramOutput(
           folder: folder, stream: .stdout, sink: sink, tap: streams.tap, user: user, loop: loop)
@@ -79,9 +79,53 @@ final class Channel {
     return lines + one + other
   }
 
+  /// Takes over the channel of a life that an earlier guardian started: the ring is the one that
+  /// the program has mapped, the sockets are new ones under the same names.
+  init(
+    adopting folder: String, life: UInt32, streams: StandardStreams, loop: EventLoop
+  ) throws(SystemError) {
+    self.life = life
+    self.folder = folder
+    noRing = nil
+    ring = try FileDescriptor.open(folder + "/ring", O_RDWR | O_NOFOLLOW)
+    let status = try ring.status()
+    if !status.isRegular || status.size < Int64(RingLayout.size) {
+      throw SystemError("take over the ring", folder + "/ring", errno: EINVAL)
+    }
+    try ring.write(
+      RingHeaderEncoder.guardianPID(getpid()), at: Int64(RingLayout.Header.guardianPID))
+    Files.remove(folder + "/bell")
+    bell = try Sockets.bindDatagram(folder + "/bell", mode: 0o666)
+    Files.remove(folder + "/notify")
+    notify = try Sockets.bindDatagram(folder + "/notify", mode: 0o666, descriptors: true)
+    readiness = nil
+    errors = try ProgramOutput(
+      adopting: folder, stream: .stderr, sink: streams.error, tap: streams.tap, loop: loop)
+    output = streams.output.flatMap {
+      try? ProgramOutput(
+        adopting: folder, stream: .stdout, sink: $0, tap: streams.tap, loop: loop)
+    }
+  }
+
+  /// Goes on with what was open before this program was executed.
+  init(
+    resuming folder: String, life: UInt32, ring: Int32, bell: Int32, notify: Int32,
+    errors: ProgramOutput, output: ProgramOutput?
+  ) {
+    self.life = life
+    self.folder = folder
+    noRing = nil
+    self.ring = FileDescriptor(owning: ring)
+    self.bell = FileDescriptor(owning: bell)
+    self.notify = FileDescriptor(owning: notify)
+    readiness = nil
+    self.errors = errors
+    self.output = output
+  }
+
   /// Whether a folder's name is that of a channel.
   static func isName(_ name: String) -> Bool {
-    name.utf8.count == 32
+    name.utf8.count == LifeMarks.channelDigits
       && name.utf8.allSatisfy { (48...57).contains($0) || (97...102).contains($0) }
   }
 
@@ -108,6 +152,8 @@ final class Channel {
   }
 
   var ringNumber: Int32 { ring.raw }
+  /// Of its folder.
+  var name: String { String(folder.suffix(LifeMarks.channelDigits)) }
 
   /// A copy of the ring as it is now; the program may be writing. A ring that somebody made
   /// longer is cut back: it would fill the runtime folder's file system.

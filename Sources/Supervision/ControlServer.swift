@@ -37,6 +37,8 @@ final class ControlClient {
 
   fileprivate init(_ socket: PacketSocket) { self.socket = socket }
 
+  var number: Int32 { socket.raw }
+
   /// Whether more may be queued.
   var hasRoom: Bool { queued < Limit.controlQueueBytes / 2 }
 }
@@ -53,21 +55,41 @@ final class ControlServer {
   /// Called when the number of clients changed.
   private let onChange: () -> Void
 
+  /// `inherited`: a listener that was open before this program was executed.
   init(
-    _ path: String, loop: EventLoop, onChange: @escaping () -> Void,
+    _ path: String, inherited: Int32? = nil, loop: EventLoop, onChange: @escaping () -> Void,
     onRequest: @escaping (ControlRequest, ControlClient) -> Void
   ) throws(SystemError) {
     self.path = path
     self.loop = loop
     self.onChange = onChange
     self.onRequest = onRequest
-    listener = try PacketSocket.listen(path, backlog: Limit.controlBacklog)
+    if let inherited {
+      listener = PacketSocket(inherited: inherited)
+    } else {
+      listener = try PacketSocket.listen(path, backlog: Limit.controlBacklog)
+    }
     // Behind everything else that is ready: endings, signals, output.
     source = try loop.watch(listener.raw, urgency: .control) { [unowned self] _ in accept() }
     pause = try loop.timer(CLOCK_MONOTONIC) { [unowned self] in source?.isEnabled = true }
   }
 
   var clients: [ControlClient] { Array(open.values) }
+  var listenerNumber: Int32 { listener.raw }
+
+  /// A client whose request the program before this one took.
+  func resume(_ number: Int32) -> ControlClient? {
+    let client = ControlClient(PacketSocket(inherited: number))
+    client.hasAsked = true
+    do {
+      client.patience = try loop.timer(CLOCK_MONOTONIC) { [unowned self, unowned client] in
+        drop(client)
+      }
+      try watch(client)
+    } catch { return nil }
+    open[number] = client
+    return client
+  }
 
   func close() {
     for client in clients { drop(client) }

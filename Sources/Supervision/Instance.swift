@@ -13,6 +13,13 @@ final class Instance {
     self.lock = lock
   }
 
+  /// The lock was taken before this program was executed, and never let go.
+  static func resume(_ runtimeDirectory: String, lock: Int32) -> Instance {
+    Instance(runtimeDirectory, FileDescriptor(owning: lock))
+  }
+
+  var lockNumber: Int32 { lock.raw }
+
   enum Failure: Error {
     case taken(name: String, holder: String)
     case system(SystemError)
@@ -64,7 +71,6 @@ final class Instance {
       try lock.write(Array("\(getpid())\n".utf8), at: 0)
       // Others pass through to the channel, whose name they must know.
       try Files.setPermissions(folder, 0o711)
-      removeLeftovers(folder)
       return Instance(folder, lock)
     } catch let error as SystemError {
       throw .system(error)
@@ -84,13 +90,24 @@ final class Instance {
     }
   }
 
-  /// When guardian leaves: nobody is left to use them.
-  func removeChannels() { Instance.removeLeftovers(runtimeDirectory) }
+  /// The names of the channels in it: at the start those of a guardian that was killed.
+  var channels: [String] {
+    ((try? Files.list(runtimeDirectory)) ?? []).filter(Channel.isName)
+  }
 
-  /// Channels of a guardian that was killed.
-  private static func removeLeftovers(_ folder: String) {
-    for name in (try? Files.list(folder)) ?? [] where Channel.isName(name) {
-      Files.removeShallow(folder + "/" + name)
+  /// When nobody is left to use them. `kept`: the name of one that is used.
+  func removeChannels(except kept: String? = nil) {
+    for name in channels where name != kept {
+      Files.removeShallow(runtimeDirectory + "/" + name)
     }
   }
+
+  // MARK: the life file
+
+  private var lifePath: String { runtimeDirectory + "/" + LifeRecord.name }
+  var lifeRecord: LifeRecord? { LifeRecord.read(in: runtimeDirectory) }
+  func write(_ record: LifeRecord) throws(SystemError) {
+    try Files.replace(lifePath, with: record.bytes)
+  }
+  func removeLifeRecord() { Files.remove(lifePath) }
 }

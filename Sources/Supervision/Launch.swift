@@ -113,6 +113,8 @@ package struct Launch {
   var pidVariables: [String] = []
   /// Fork instead of sharing memory until exec.
   package var plainFork = false
+  /// The folder of the cgroup it is born in; 0: guardian's own.
+  package var cgroup: Int32 = 0
 
   package init() {}
 
@@ -141,6 +143,7 @@ package struct Launch {
     unsafe plan.terminal = terminal
     unsafe plan.signals = signals
     unsafe plan.death_signal = deathSignal
+    unsafe plan.cgroup = cgroup
     var flags: UInt32 = 0
     if ownGroup { flags |= GUARDIAN_SPAWN_OWN_GROUP.rawValue }
     if plainFork { flags |= GUARDIAN_SPAWN_PLAIN_FORK.rawValue }

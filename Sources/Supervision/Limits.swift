@@ -82,6 +82,21 @@ enum Limit {
   /// From the kernel's decision to kill for lack of memory until the process is seen dead: large
   /// ones take their time.
   static let memoryKill = Duration.seconds(30)
+  /// Processes of one life that are looked at in one pass.
+  static let strays = 100_000
+  /// What stopping all of them before the kill may take: it lies between an ending and the next
+  /// life, and the passes that follow reach whoever forks faster.
+  static let freezePatience = Duration.milliseconds(50)
+  /// Between two looks at what is left of a life, at most.
+  static let treePause = Duration.milliseconds(100)
+  /// How long a guardian that starts waits for what a dead one left, once KILL was sent.
+  static let leftoverPatience = Duration.seconds(5)
+  /// A helper that waits for guardian's death is started anew so often.
+  static let sweepStarts = 10
+  /// What a new binary may take to say whether it could take over.
+  static let checkPatience = Duration.seconds(10)
+  /// How long an upgrade waits for reports when they have all the time of the world.
+  static let upgradePatience = Duration.seconds(30)
   /// Numbers tried behind a name that was not given.
   static let nameAttempts = 99
 }

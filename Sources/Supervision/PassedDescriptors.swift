@@ -17,6 +17,9 @@ struct PassedDescriptor {
 /// two lives waits for the next one.
 final class ListeningSockets {
   private(set) var all: [PassedDescriptor] = []
+  /// How many of them, the first ones, the service manager passed.
+  private var passedCount = 0
+  private var addresses: [String] = []
   /// What is to be said about them.
   private(set) var warning: String?
   /// Sockets in the file system that guardian made: they go with it.
@@ -27,9 +30,28 @@ final class ListeningSockets {
   /// - Parameter environment: guardian's own.
   init(inherited environment: Environment) { takeInherited(environment) }
 
-  /// - Parameter name: of the program, for LISTEN_FDNAMES.
-  func open(_ addresses: [ListenAddress], name: String) throws(SystemError) {
+  var passed: ArraySlice<PassedDescriptor> { all.prefix(passedCount) }
+  /// Those that guardian opened itself.
+  var opened: [(address: String, descriptor: Int32)] {
+    zip(addresses, all.dropFirst(passedCount)).map { ($0, $1.descriptor.raw) }
+  }
+
+  /// - Parameters:
+  ///   - name: of the program, for LISTEN_FDNAMES.
+  ///   - handed: by address, what was open before this binary was executed.
+  func open(
+    _ addresses: [ListenAddress], name: String, handed: [String: Int32] = [:]
+  ) throws(SystemError) {
     for address in addresses {
+      self.addresses.append(address.text)
+      if let raw = handed[address.text] {
+        all.append(
+          PassedDescriptor(name: name, descriptor: SharedDescriptor(FileDescriptor(owning: raw))))
+        if case .unix(let path) = address, let status = try? Files.status(path, follow: false) {
+          files.append((path, status.device, status.inode))
+        }
+        continue
+      }
       if all.count >= Configuration.listenLimit {
         throw SystemError("listen on", address.text, errno: EMFILE)
       }
@@ -67,6 +89,7 @@ final class ListeningSockets {
           name: NotifyMessage.isDescriptorName(Array(name.utf8)) ? name : "unknown",
           descriptor: SharedDescriptor(FileDescriptor(owning: 3 + index))))
     }
+    passedCount = all.count
   }
 
   /// Removes a socket that a dead process left; anything else that lies there is somebody's.

@@ -19,5 +19,10 @@ enum Priority {
     if wanted < inherited, setpriority(process, 0, wanted) == 0 { unsafe isRaised = true }
   }
 
+  /// For a program that is executed in guardian's place, which begins with this again.
+  static func restore() {
+    if unsafe isRaised { _ = setpriority(process, 0, inherited) }
+  }
+
   private static var process: __priority_which_t { __priority_which_t(PRIO_PROCESS.rawValue) }
 }

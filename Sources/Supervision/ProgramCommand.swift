@@ -36,7 +36,8 @@ struct ProgramCommand {
     ownEnvironment = environment
     for name in Settings.inputVariables { environment[name] = nil }
     for name in [
-      "GUARDIAN_CONFIG", "GUARDIAN_CHANNEL", "GUARDIAN_PROGRAM_NAME", "GUARDIAN_LIFE",
+      "GUARDIAN_CONFIG", Handover.variable, "GUARDIAN_CHANNEL", "GUARDIAN_PROGRAM_NAME",
+      "GUARDIAN_LIFE",
       "GUARDIAN_CRASHED_LAST_RUN", "GUARDIAN_LAST_REPORT",
       // The service manager's words to guardian.
       "NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "LISTEN_PID", "LISTEN_FDS",

@@ -1,5 +1,5 @@
-// One life's standard error, or its standard output where that goes through guardian: a FIFO that the program holds open for reading too, so that it is
-// not killed by SIGPIPE when guardian dies, or a pseudo-terminal when guardian writes to a
+// One life's standard error, or its standard output where that goes through guardian: a FIFO that
+// the program holds open for reading too, so that it is not killed by SIGPIPE when guardian dies, or a pseudo-terminal when guardian writes to a
 // terminal, so that colours stay. What comes is passed on, its tail kept.
 import CLinux
 import Glibc
@@ -20,16 +20,18 @@ final class ProgramOutput {
   let isTerminal: Bool
 
   /// Made ahead of the life that writes to it; not watched until `begin`.
-  /// - Parameter user: the program's; it may open its own /dev/stderr then.
+  /// - Parameters:
+  ///   - user: the program's; it may open its own /dev/stderr then.
+  ///   - mayBeTerminal: a pseudo-terminal dies with guardian, a FIFO does not.
   init(
     folder: String, stream: OutputStream, sink: ProgramSink, tap: OutputTap, user: Launch.User,
-    loop: EventLoop
+    loop: EventLoop, mayBeTerminal: Bool = true
   ) throws(SystemError) {
     self.loop = loop
     self.stream = stream
     self.sink = sink
     self.tap = tap
-    if sink.isTerminal, let pair = Terminal.openPair(like: 2) {
+    if mayBeTerminal, sink.isTerminal, let pair = Terminal.openPair(like: 2) {
       reading = FileDescriptor(owning: pair.master)
       writing = FileDescriptor(owning: pair.slave)
       isTerminal = true
@@ -46,6 +48,36 @@ final class ProgramOutput {
     // Fails when the user's share of pipe pages is used up: then it is 64 KiB.
     _ = guardian_set_pipe_size(reading.raw, Limit.pipeBytes)
   }
+
+  /// Goes on with the FIFO of a life that an earlier guardian started.
+  init(
+    adopting folder: String, stream: OutputStream, sink: ProgramSink, tap: OutputTap,
+    loop: EventLoop
+  ) throws(SystemError) {
+    self.loop = loop
+    self.stream = stream
+    self.sink = sink
+    self.tap = tap
+    isTerminal = false
+    reading = try FileDescriptor.open(
+      folder + "/" + stream.rawValue, O_RDONLY | O_NONBLOCK | O_NOFOLLOW)
+  }
+
+  /// Goes on with what was open before this program was executed.
+  init(
+    resuming number: Int32, stream: OutputStream, isTerminal: Bool, tail: OutputTail,
+    sink: ProgramSink, tap: OutputTap, loop: EventLoop
+  ) {
+    self.loop = loop
+    self.stream = stream
+    self.sink = sink
+    self.tap = tap
+    self.isTerminal = isTerminal
+    self.tail = tail
+    reading = FileDescriptor(owning: number)
+  }
+
+  var readingNumber: Int32 { reading.raw }
 
   /// The number to give to the child.
   var childDescriptor: Int32? { writing?.raw }

@@ -15,8 +15,8 @@ final class RunningLife {
   let channel: Channel
   let handler: HandlerDecision
   /// Wall clock, nanoseconds since the epoch: for show.
-  let startedWall: Int64
-  let startedBoot: Duration
+  var startedWall: Int64
+  var startedBoot: Duration
   let startedMonotonic = Clock.monotonic
   /// What it was started with, for a report of a process that is gone already.
   let environment: Environment
@@ -29,6 +29,20 @@ final class RunningLife {
   var endedBoot: Duration?
   /// `child` was: its number may be somebody else's.
   var reaped = false
+  /// An earlier guardian started it: it is not our child, and its orphans do not come to us.
+  var isAdopted = false
+  /// The process group of its number is its own.
+  var hasGroup = true
+  /// Its ending, if it is not our child.
+  var ending: EventSource?
+  /// Its cgroup below /sys/fs/cgroup; nil: none of its own.
+  var cgroup: String?
+  /// KILL was sent to all of it: whoever turns up after that gets it too.
+  var isKilled = false
+  /// Those that it reached, and their names.
+  var killed: [TreeProcess.Identity: String] = [:]
+  /// The rest of it is looked at again after so long.
+  var treePause = Duration.milliseconds(5)
   var stopAsked = false
   /// guardian gave it the terminal's foreground and did not take it back.
   var hasTerminal = false
@@ -133,6 +147,10 @@ final class Helper {
     case reporter(OpenIncident)
     case giveUp
     case probe(ExecProbe)
+    /// guardian-sweep.
+    case sweep
+    /// A new guardian is asked whether it could take over.
+    case check
   }
   let child: Child
   let work: Work

@@ -10,7 +10,8 @@ extension Supervisor {
     let path = instance.runtimeDirectory + "/" + ControlRequest.socketName
     do {
       control = try ControlServer(
-        path, loop: loop, onChange: { [unowned self] in tapOutput() },
+        path, inherited: handover?.descriptor("control"), loop: loop,
+        onChange: { [unowned self] in tapOutput() },
         onRequest: { [unowned self] in asked($0, by: $1) })
     } catch {
       say("\(error): guardianctl cannot reach this guardian", .normal)
@@ -44,6 +45,7 @@ extension Supervisor {
       // Its end is where the outcome is looked at.
       feed(input)
     case .reload: reload(for: client)
+    case .upgrade: upgrade(for: client)
     case .logs(let follow):
       client.interest = follow ? .output : .none
       sendTail(to: client)
@@ -77,7 +79,7 @@ extension Supervisor {
     }
   }
 
-  private func answer(_ client: ControlClient, _ answer: ControlAnswer) {
+  func answer(_ client: ControlClient, _ answer: ControlAnswer) {
     control?.answer(client, answer, isLast: true)
   }
 
@@ -211,7 +213,7 @@ extension Supervisor {
     TimeText.rfc3339(WallTime(nanosecondsSince1970: UInt64(max(wall, 0))))
   }
 
-  private var sentence: String {
+  var sentence: String {
     Words.status(machine, name: configuration.name, pid: life?.pid, at: now())
   }
 
@@ -247,7 +249,7 @@ extension Supervisor {
     return failures.filter { now - $0.at < window }
   }
 
-  private func controlStatus() -> ControlStatus {
+  func controlStatus() -> ControlStatus {
     var status = ControlStatus(name: configuration.name, state: stateWord, sentence: sentence)
     status.guardianPID = getpid()
     status.life = machine.history.lastLife.rawValue

@@ -168,6 +168,8 @@ extension Supervisor {
     case .reporter(let incident): reporterEnded(incident, result)
     case .giveUp: break
     case .probe(let probe): probe.ended(result.how)
+    case .sweep: sweepEnded(result)
+    case .check: checkEnded(helper, result)
     }
   }
 
@@ -208,7 +210,7 @@ extension Supervisor {
     // `yes | head` must not cry wolf, and who is killed from outside has not crashed.
     let sent = record.map { $0.code <= 0 && $0.senderPID > 0 && $0.senderPID != $0.pid } ?? false
     if [SIGPIPE, SIGXCPU, SIGXFSZ].contains(bell.signal) || sent
-      || !Processes.isDescendant(sender, of: getpid()) || descendants[sender] != nil
+      || !isOurs(sender, life) || descendants[sender] != nil
     {
       life.channel.release(slot: bell.slot)
       return
@@ -269,7 +271,7 @@ extension Supervisor {
       return
     case .signaled(let signal, let dumped):
       status = .signaled(Signal(rawValue: signal), coreDumped: dumped)
-    case nil:
+    case nil, .unknown?:
       // Its parent has the wait status, and this kernel tells nobody else.
       status = .signaled(Signal(rawValue: watched.signal), coreDumped: false)
       incident.defects.append("the wait status went to its own parent; the signal is the handler's")

@@ -6,6 +6,9 @@ import Policy
 import Reports
 
 extension Supervisor {
+  /// Whether the program gets a NOTIFY_SOCKET.
+  var notifies: Bool { configuration.ready == .notify || configuration.watchdog != nil }
+
   // MARK: start
 
   func spawn(_ number: Life) {
@@ -35,7 +38,6 @@ extension Supervisor {
     } else if handler == .preload && toolbox.handler == nil {
       handler = .none("libguardian-handler.so was not found")
     }
-    let notifies = configuration.ready == .notify || configuration.watchdog != nil
     let passed = passedDescriptors
     let environment = command.environment(
       life: number, channel: channel.folder,
@@ -50,6 +52,7 @@ extension Supervisor {
     launch.ownGroup = true
     let hasTerminal = terminal?.isOurs ?? false
     launch.terminal = hasTerminal ? terminal?.raw ?? -1 : -1
+    launch.cgroup = cgroup?.number ?? 0
     launch.deathSignal = configuration.onGuardianDeath == .kill ? SIGKILL : 0
     launch.descriptors = command.descriptors(
       output: streams.outputIsNull
@@ -68,10 +71,12 @@ extension Supervisor {
         notifies: notifies)
       life.hasTerminal = hasTerminal
       self.life = life
+      life.cgroup = cgroup?.path
       if number.rawValue > 1 { breathe() }
       later { [unowned self] in
         channel.beginOutputs()
         watch(life)
+        record(life)
         if let error = channel.noRing {
           sayOnce("ring", "\(error): the program runs without the crash handler")
         }
@@ -85,7 +90,7 @@ extension Supervisor {
     }
   }
 
-  private func watch(_ life: RunningLife) {
+  func watch(_ life: RunningLife) {
     life.channel.guardSize(loop)
     life.bell = try? loop.watch(life.channel.bell.raw) { [unowned self, unowned life] _ in
       bells(of: life)
@@ -126,49 +131,12 @@ extension Supervisor {
     }
   }
 
-  func killAll(_ number: Life) {
-    guard let life = running(number) else { return }
-    if !life.hasEnded { life.main.signal(SIGKILL) }
-    if configuration.killMode != .process { signalGroup(life, SIGKILL) }
-    if configuration.killMode == .tree { signalStrays(SIGKILL) }
-  }
-
-  /// The group's number is the main process's, and stays taken until that one is reaped and the
-  /// group is empty; after the reaping only what was seen in it is signalled.
-  func signalGroup(_ life: RunningLife, _ signal: Int32) {
-    if !life.reaped || Descendants.groupExists(life.group) { _ = kill(-life.group, signal) }
-  }
-
-  /// Descendants that left the group, and orphans, which came to us.
-  private func signalStrays(_ signal: Int32) {
-    for pid in strays() {
-      guard let pidfd = try? Processes.open(pid),
-        Processes.isDescendant(pid, of: getpid())
-      else { continue }
-      try? Processes.signal(pidfd, signal)
-    }
-  }
-
-  private func strays() -> [Int32] {
-    var own = Set(helpers.keys)
-    if let life, !life.reaped, !life.hasOtherMain { own.insert(life.pid) }
-    var found = Descendants.ofThisProcess().filter { !own.contains($0) }
-    if let life, !life.hasEnded { found += Descendants.children(of: life.pid) }
-    var next = 0
-    while next < found.count && found.count < 10_000 {
-      found += Descendants.children(of: found[next])
-      next += 1
-    }
-    if let life, life.hasOtherMain, !life.hasEnded { found.removeAll { $0 == life.pid } }
-    return found
-  }
-
   // MARK: endings
 
   /// SIGCHLD came: signals coalesce, so everything that ended is looked at.
   func reap() {
     while let result = Processes.lookForEnded() {
-      if let life, life.child.pid == result.pid, !life.reaped {
+      if let life, life.child.pid == result.pid, !life.reaped, !life.isAdopted {
         // What it still had to say: that another process is the main one, what is to be kept.
         if life.notifies { notifications(of: life) }
         if life.hasOtherMain { take(life) } else { mainEnded(life, result.how) }
@@ -208,9 +176,7 @@ extension Supervisor {
     signalGroup(life, SIGCONT)
   }
 
-  /// - Parameter how: nil: its wait status went to its own parent, and this kernel tells nobody
-  ///   else.
-  func mainEnded(_ life: RunningLife, _ how: WaitResult.How?) {
+  func mainEnded(_ life: RunningLife, _ how: WaitResult.How) {
     life.hasEnded = true
     life.endedBoot = Clock.boot
     life.mainSource = nil
@@ -223,7 +189,7 @@ extension Supervisor {
       case .exited(let code): .exited(code)
       case .signaled(let signal, let dumped):
         .signaled(Signal(rawValue: signal), coreDumped: dumped)
-      case nil: .unknown
+      case .unknown: .unknown
       }
     var cause = Ending.Cause.own
     if case .signaled(SIGKILL, _) = how, memory.sawKill(at: Clock.monotonic) { cause = .outOfMemory }
@@ -239,6 +205,7 @@ extension Supervisor {
     take(life)
     if self.life === life { self.life = nil }
     later { [unowned self] in
+      forget(life)
       for output in life.channel.outputs { keepReading(output) }
       lastLines = life.channel.lastLines
     }
@@ -253,15 +220,12 @@ extension Supervisor {
 
   /// It left with 0 at once, and descendants live on in sessions of their own.
   private func hasDetached(_ life: RunningLife) -> Bool {
-    if life.stopAsked || life.uptime > .seconds(5) { return false }
-    return strays().contains {
-      guard let session = Processes.session(of: $0) else { return false }
-      return session != Processes.session(of: getpid()) && Processes.state(of: $0) != "Z"
-    }
+    if life.stopAsked || life.isAdopted || life.uptime > .seconds(5) { return false }
+    return strays().contains { $0.session != Processes.session(of: getpid()) }
   }
 
   /// The old life's pipe goes on being read while a descendant holds it.
-  private func keepReading(_ output: ProgramOutput) {
+  func keepReading(_ output: ProgramOutput) {
     output.drain()
     if !output.isOpen { return }
     earlierOutputs.removeAll { !$0.isOpen }
@@ -269,51 +233,10 @@ extension Supervisor {
     if earlierOutputs.count > Limit.earlierOutputs { earlierOutputs.removeFirst().close() }
   }
 
-  // MARK: what is left of a life
-
-  func awaitTree(_ number: Life) {
-    guard let life = running(number) else {
-      feed(.treeGone(number))
-      return
-    }
-    take(life)
-    awaitedTree = life
-    checkTree()
-  }
-
-  func checkTree() {
-    guard let life = awaitedTree else { return }
-    let gone: Bool =
-      switch configuration.killMode {
-      case .process: true
-      case .group: !Descendants.groupExists(life.group)
-      case .tree: !Descendants.groupExists(life.group) && strays().isEmpty
-      }
-    if gone {
-      awaitedTree = nil
-      feed(.treeGone(life.number))
-    } else {
-      // Those whose parent is not us end without a SIGCHLD.
-      checkTreeLater()
-    }
-  }
-
-  func abandon(_ number: Life) {
-    let left = strays().prefix(8).map { pid in
-      "\(Processes.name(of: pid) ?? "?") (pid \(pid))"
-    }
-    say(
-      "life \(number.rawValue): cannot end "
-        + (left.isEmpty ? "what is left of it" : left.joined(separator: ", "))
-        + "; going on without it", .normal)
-    awaitedTree = nil
-    if life?.number == number { life = nil }
-    ended[number] = nil
-  }
-
   /// The ending was announced; without a report nothing more is needed of this life.
   func retire(_ number: Life) {
     guard let life = ended[number] else { return }
+    life.ending = nil
     if let incident = life.incident { discard(incident) }
     life.incident = nil
     ended[number] = nil

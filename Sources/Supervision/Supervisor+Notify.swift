@@ -91,7 +91,14 @@ extension Supervisor {
     guard let pidfd = try? Processes.open(pid), belongs(pid, to: life),
       let state = Processes.state(of: pid), state != "Z", state != "X"
     else { return refuse("which has ended") }
-    let process = Child(pid: pid, pidfd: pidfd)
+    watchMain(Child(pid: pid, pidfd: pidfd), of: life)
+    say(
+      "\(configuration.name) (life \(life.number.rawValue)): its main process is now pid \(pid), "
+        + "as it says", .verbose)
+  }
+
+  /// From now on this process's ending is the life's.
+  func watchMain(_ process: Child, of life: RunningLife) {
     life.setMain(process)
     life.mainSource = try? loop.watch(process.pidfd.raw, urgency: .ending) {
       [unowned self, unowned life] _ in
@@ -101,13 +108,10 @@ extension Supervisor {
       // An orphan is ours to reap; of another's child the status is only asked for.
       reap()
       if !life.hasEnded, life.main === process {
-        mainEnded(life, Processes.exitStatus(process.pidfd))
+        mainEnded(life, Processes.exitStatus(process.pidfd) ?? .unknown)
       }
       settle()
     }
-    say(
-      "\(configuration.name) (life \(life.number.rawValue)): its main process is now pid \(pid), "
-        + "as it says", .verbose)
   }
 
   private func keep(

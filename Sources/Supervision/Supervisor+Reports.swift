@@ -262,6 +262,7 @@ extension Supervisor {
       && !helpers.values.contains {
         switch $0.work {
         case .reporter, .giveUp: true
+        case .sweep, .check: false
         case .capture(let incident, _): incident.ending != nil
         case .probe: false
         }
@@ -273,6 +274,7 @@ extension Supervisor {
     reportsWaiting = []
     var count = 0
     for helper in helpers.values {
+      if case .sweep = helper.work { continue }
       helper.child.signal(SIGKILL)
       if case .reporter(let incident) = helper.work {
         // Its worker with it: as long as it is not reaped, the group is its own.

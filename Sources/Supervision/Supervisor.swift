@@ -24,8 +24,8 @@ package final class Supervisor {
   let journal = Journal()
   private(set) var inherited: guardian_signal_state
   /// guardian's own, for reading the options again.
-  private let arguments: [[UInt8]]
-  private let environment: [[UInt8]]
+  let arguments: [[UInt8]]
+  let environment: [[UInt8]]
   let terminal: Terminal?
   let store: ReportStore<KernelStoreCalls>
   /// The state folder is there and nobody else may write to it; else nothing is written to it.
@@ -33,6 +33,7 @@ package final class Supervisor {
   let memory = CgroupMemory()
   let sockets: ListeningSockets
   let kept: DescriptorStore
+  let cgroup = LifeCgroup()
 
   var machine: ServiceMachine
   var life: RunningLife?
@@ -63,7 +64,13 @@ package final class Supervisor {
   /// A life that ended together with an earlier guardian, and how.
   private var unfinished: (life: StateFile.Unfinished, cause: Ending.Cause)?
   /// The last life of the guardians before this one.
-  let lifeBefore: UInt32
+  var lifeBefore: UInt32
+  /// What the binary before this one left, until it is taken up.
+  var handover: Handover?
+  var upgrade: Upgrade?
+  /// The life that the life file names.
+  var recorded: Life?
+  var sweepsStarted = 0
 
   private var inputs: [ServiceMachine.Input] = []
   private var isFeeding = false
@@ -78,12 +85,12 @@ package final class Supervisor {
   private var postponed: [() -> Void] = []
   private var stateIsDirty = false
   private var stateWarned = false
-  private var toldReady = false
+  var toldReady = false
   private var lastStatus = ""
   private var sources: [EventSource] = []
   private var deadlineTimer: EventLoop.Timer?
   private var armed: Duration?
-  private var treeTimer: EventLoop.Timer?
+  var treeTimer: EventLoop.Timer?
   private var statusTimer: EventLoop.Timer?
   private var statusSent: Duration = .zero
   private var lastBase = ""
@@ -106,9 +113,10 @@ package final class Supervisor {
   /// - Parameter inherited: saved before anything was changed.
   package init(
     _ wanted: Configuration, arguments: [[UInt8]], environment: [[UInt8]],
-    inherited: StartConditions
+    inherited: StartConditions, handover: Handover? = nil
   ) throws(SupervisorError) {
-    self.inherited = inherited.signals
+    self.inherited = handover?.signals ?? inherited.signals
+    self.handover = handover
     self.arguments = arguments
     self.environment = environment
     guardian_close_on_exec_from(3)
@@ -120,23 +128,35 @@ package final class Supervisor {
     } catch { throw .system(error) }
     kept = DescriptorStore(loop: loop)
     sink = OutputSink(2, loop: loop)
+    if wanted.onGuardianDeath == .keep, let obstacle = Keeping.obstacle() {
+      throw SupervisorError.impossible("on-guardian-death=keep: \(obstacle): nothing was started")
+    }
     var configuration = wanted
-    do { instance = try Instance.take(&configuration) } catch {
-      throw SupervisorError.instance(error)
+    if let handover, let taken = handover.instance(&configuration) {
+      instance = taken
+    } else {
+      do { instance = try Instance.take(&configuration) } catch {
+        throw SupervisorError.instance(error)
+      }
     }
     self.configuration = configuration
     if case .descriptor(let number) = configuration.ready {
       let first = 3 + sockets.all.count + configuration.listen.count
       if number < first { throw .readinessDescriptor(number, first: first) }
     }
-    do { try sockets.open(configuration.listen, name: configuration.name) } catch {
+    do {
+      try sockets.open(
+        configuration.listen, name: configuration.name, handed: handover?.listening ?? [:])
+    } catch {
       sockets.removeFiles()
       throw .system(error)
     }
     toolbox = Toolbox.find()
     command = ProgramCommand(configuration, arguments: arguments, environment: environment)
     streams = StandardStreams(configuration, own: sink)
-    terminal = Terminal.controlling()
+    terminal =
+      handover?.number("terminal").map { Terminal(resuming: Int32(clamping: $0)) }
+      ?? Terminal.controlling()
     store = ReportStore(directory: configuration.stateDirectory + "/reports")
 
     let identity = Identity.of(command: command, configuration: configuration)
@@ -166,7 +186,7 @@ package final class Supervisor {
     lifeBefore = machine.history.lastLife.rawValue
     if saved?.lastLife.rawValue ?? 0 > 0, resumption.continued { crashedLastRun = true }
 
-    if let running = contents?.running, saved?.departure == CrashHistory.Departure.none {
+    if handover == nil, let running = contents?.running, saved?.departure == CrashHistory.Departure.none {
       // Times and pids of another boot mean nothing; of this one, the program that was to be kept
       // may be alive.
       if saved?.bootID != bootID {
@@ -181,7 +201,7 @@ package final class Supervisor {
     if configuration.name != wanted.name {
       say("the name '\(wanted.name)' is taken: this one is called '\(configuration.name)'", .normal)
     }
-    if saved != nil, !(saved?.failures.isEmpty ?? true) { say(resumption.sentence, .normal) }
+    if handover == nil, !(saved?.failures.isEmpty ?? true) { say(resumption.sentence, .normal) }
   }
 
   // MARK: the loop
@@ -196,7 +216,7 @@ package final class Supervisor {
       adoptReports()
       openControl()
       openMetrics()
-      feed(.begin)
+      beginOrAdopt()
       if let (life, cause) = unfinished {
         unfinished = nil
         reportUnfinished(life, cause)
@@ -208,6 +228,9 @@ package final class Supervisor {
     metricsFile?.write(metrics(isUp: false))
     streams.finish(within: .milliseconds(500))
     sockets.removeFiles()
+    endSweep()
+    cgroup?.remove()
+    instance.removeLifeRecord()
     instance.removeChannels()
     return leave ?? .exit(70)
   }
@@ -366,6 +389,7 @@ package final class Supervisor {
       }
     }
     startHealth()
+    continueUpgrade()
     armDeadline()
   }
 
@@ -490,7 +514,7 @@ package final class Supervisor {
 
   // MARK: state
 
-  private func persist() {
+  func persist() {
     stateIsDirty = false
     guard stateIsOurs else { return }
     let path = configuration.stateDirectory + "/" + StateFile.name
@@ -595,6 +619,7 @@ package final class Supervisor {
     if !forgotStartUp {
       forgotStartUp = true
       unsafe guardian_signal_state_settle(&inherited)
+      startSweep()
       if memory.isTold, let path = memory.path {
         // So that the kill of another process long ago is not taken for the program's.
         memoryEvents = try? loop.watchChanges(of: path) { [unowned self] in
@@ -614,7 +639,8 @@ package final class Supervisor {
     try Channel(
       life: number.rawValue, runtime: instance.runtimeDirectory,
       captureTimeout: configuration.captureTimeout, readinessPipe: configuration.readyByPipe,
-      streams: streams, user: command.launch.user, loop: loop)
+      streams: streams, user: command.launch.user, loop: loop,
+      mayBeTerminal: configuration.onGuardianDeath == .kill)
   }
 
   /// Sockets first, then what the program gave to keep.
@@ -633,8 +659,6 @@ package final class Supervisor {
   private func prepareLater() {
     if prepared?.life != machine.history.lastLife.next.rawValue { preparation?.isEnabled = true }
   }
-
-  func checkTreeLater() { treeTimer?.set(after: .milliseconds(5)) }
 }
 
 package enum SupervisorError: Error {
@@ -642,6 +666,8 @@ package enum SupervisorError: Error {
   case taken(String)
   /// `--ready fd:N` names a number that a passed socket has.
   case readinessDescriptor(Int32, first: Int)
+  /// What was asked for cannot be had here.
+  case impossible(String)
 
   static func instance(_ failure: Instance.Failure) -> SupervisorError {
     switch failure {
@@ -653,7 +679,7 @@ package enum SupervisorError: Error {
   package var words: String {
     switch self {
     case .system(let error): "\(error): nothing was started"
-    case .taken(let words): words
+    case .taken(let words), .impossible(let words): words
     case .readinessDescriptor(let number, let first):
       "ready: descriptor \(number) is a listening socket's, take one from \(first) on; "
         + "nothing was started"
@@ -663,7 +689,7 @@ package enum SupervisorError: Error {
     switch self {
     case .system: 71  // EX_OSERR
     case .taken: 75  // EX_TEMPFAIL: later it may be free
-    case .readinessDescriptor: 78  // EX_CONFIG
+    case .readinessDescriptor, .impossible: 78  // EX_CONFIG
     }
   }
 }

@@ -16,6 +16,10 @@ struct Terminal {
     return nil
   }
 
+  /// One that guardian had already given away when this program was executed.
+  init(resuming descriptor: Int32) { self.descriptor = descriptor }
+  private init(descriptor: Int32) { self.descriptor = descriptor }
+
   var raw: Int32 { descriptor }
   /// Below 0: the terminal is gone.
   var foregroundGroup: Int32 { tcgetpgrp(descriptor) }

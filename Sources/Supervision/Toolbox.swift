@@ -10,10 +10,11 @@ struct Toolbox {
   let handler: String?
   let capture: String?
   let reporter: String?
+  let sweep: String?
 
   static func find() -> Toolbox {
     guard let own = try? Files.readLink("/proc/self/exe"), let slash = own.lastIndex(of: "/")
-    else { return Toolbox(handler: nil, capture: nil, reporter: nil) }
+    else { return Toolbox(handler: nil, capture: nil, reporter: nil, sweep: nil) }
     let beside = String(own[..<slash])
     func first(_ name: String, _ installed: String) -> String? {
       for folder in [beside, beside + "/../" + installed + "/guardian"] {
@@ -27,7 +28,8 @@ struct Toolbox {
     if handler?.contains(where: { $0 == ":" || $0 == " " }) ?? false { handler = nil }
     return Toolbox(
       handler: handler, capture: first("guardian-capture", "libexec"),
-      reporter: first("guardian-reporter", "libexec"))
+      reporter: first("guardian-reporter", "libexec"),
+      sweep: first("guardian-sweep", "libexec"))
   }
 }
 

@@ -58,6 +58,7 @@ enum Words {
     switch how {
     case .exited(let code): "left with \(code)"
     case .signaled(let signal, _): "died of \(Signal(rawValue: signal).name)"
+    case .unknown: "ended"
     }
   }
 

@@ -7,6 +7,9 @@ import Supervision
 // Before anything can change them: the program gets exactly these.
 let inherited = StartConditions.save()
 
+// Whether this is a new binary in the place of one that runs a program already.
+let handover = Handover.received()
+
 let arguments = CommandLine.arguments
 let environment = ProcessVectors.environment
 let configuration = Settings.parse(
@@ -15,7 +18,7 @@ let configuration = Settings.parse(
 do throws(SupervisorError) {
   let supervisor = try Supervisor(
     configuration, arguments: ProcessVectors.arguments, environment: environment,
-    inherited: inherited)
+    inherited: inherited, handover: handover)
   Departure.leave(try supervisor.run())
 } catch {
   ProcessVectors.complain("guardian: " + error.words + "\n")

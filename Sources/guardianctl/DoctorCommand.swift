@@ -102,6 +102,7 @@ struct Doctor {
     for (name, loss) in [
       ("guardian-capture", "reports will have no snapshot"),
       ("guardian-reporter", "reports will have no stack"),
+      ("guardian-sweep", "descendants would outlive a guardian that is killed"),
     ] {
       if let path = Self.part(name, "libexec") {
         add(name, .ok, path)

@@ -30,6 +30,7 @@ func perform() throws -> Int32 {
   case "restart": return try ActionCommands.perform(talk(.restart), json: json)
   case "reload":
     return try ActionCommands.reload(talk(.reload), json: json)
+  case "upgrade": return try ActionCommands.perform(talk(.upgrade), json: json)
   case "signal":
     let signal = try ActionCommands.signal(command.arguments[0])
     return try ActionCommands.perform(talk(.signal(signal), 1), json: json)

@@ -179,6 +179,25 @@ struct SystemdTests {
     #expect(step.text("environment").contains("LISTEN_PID=" + step.text("pid")))
   }
 
+  @Test func `keeping the program is refused where systemd would end it with guardian`() throws {
+    let step = try UnitLife.step("refused")
+    #expect(step.systemd["ActiveState"] == "failed")
+    #expect(step.systemd["ExecMainStatus"] == "78")
+    #expect(step.text("said").contains("'guardian@refused.service' has KillMode=mixed"))
+    #expect(step.text("said").contains("nothing was started"))
+  }
+
+  @Test func `with KillMode=process the next guardian takes the kept program over`() throws {
+    let step = try UnitLife.step("kept")
+    let before = step.text("before").filter(\.isNumber)
+    #expect(!before.isEmpty)
+    #expect(step.systemd["ActiveState"] == "active")
+    #expect(step.systemd["NRestarts"] == "1")
+    #expect(step.text("status.json").contains("\"pid\": \(before)"), "\(step.text("status.json"))")
+    #expect(step.status.contains("life 1"), "\(step.status)")
+    #expect(!step.has("survivor"))
+  }
+
   @Test func `each ending is one structured entry in the journal that the catalog explains`() throws
   {
     let step = try UnitLife.step("journal")

@@ -51,7 +51,7 @@ import Testing
     (
       ["--print=x"],
       "option '--print': 'x' is not one of man, man5, manctl, completion-bash, completion-zsh, "
-        + "completion-fish, options-markdown, example-toml; nothing was started"
+        + "completion-fish, options-markdown, example-toml, handover; nothing was started"
     ),
     (
       ["--name=a\nb\u{1b}[31m"],

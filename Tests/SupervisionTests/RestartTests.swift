@@ -94,15 +94,15 @@ import Testing
     try eventually("some lives") { ((try? Files.status(mark).size) ?? 0) > 50 ? true : nil }
     _ = try guardian.programPID()
     // Reporters of the last ones finish. Between two of them the program may be alone as well.
-    try eventually("only the program is left") {
+    try eventually("only the program and guardian-sweep are left") {
       if count(guardian.state + "/reports/partial") > 0 { return nil }
       let text = (try? Files.readText("/proc/\(me)/task/\(me)/children", limit: 4096)) ?? ""
-      return text.split(separator: " ").count == 1 ? true : nil
+      return text.split(separator: " ").count == 2 ? true : nil
     }
     #expect(count("/proc/\(me)/fd") < 48)
     #expect(count("/proc/\(me)/task") == 1)
-    // The lock, the control socket, this life's channel and the next one's.
-    #expect(count(guardian.runtime) <= 4)
+    // The lock, the control socket, the life file, this life's channel and the next one's.
+    #expect(count(guardian.runtime) <= 5)
     #expect(count(guardian.state + "/reports/partial") == 0)
     #expect(try guardian.stop() == .exited(143))
   }

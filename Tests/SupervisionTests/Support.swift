@@ -150,14 +150,16 @@ final class Guardian {
 
   init(
     _ options: [String] = [], _ command: [String], in scratch: Scratch = Scratch(),
-    environment: [String] = [], wrapper: String? = nil, errors: String? = nil
+    environment: [String] = [], wrapper: String? = nil, input: String = "/dev/null",
+    errors: String? = nil
   ) throws {
     self.scratch = scratch
     process = try Process(
       [
         Root.guardian, "--state-directory", scratch.path + "/state", "--runtime-directory",
         scratch.path + "/run",
-      ] + options + ["--"] + command, environment: environment, wrapper: wrapper, errors: errors)
+      ] + options + ["--"] + command, environment: environment, wrapper: wrapper, input: input,
+      errors: errors)
   }
 
   /// Until the program has printed "pid N" so many times; the last of them.

@@ -94,6 +94,7 @@ struct guardian_spawn_plan {
   int death_signal; /* PR_SET_PDEATHSIG; 0: none */
   const char *directory; /* null: guardian's own */
   char *pid_places[GUARDIAN_SPAWN_PID_PLACES];
+  int cgroup; /* the folder of a cgroup to be born in; 0: guardian's own */
 };
 
 struct guardian_spawn_result {
