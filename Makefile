@@ -138,24 +138,25 @@ install: ## into $(DESTDIR)$(PREFIX): programs, guardian.h, unit, catalog, man p
 	@for f in guardian guardianctl guardian-capture guardian-reporter guardian-sweep libguardian-handler.so; do \
 	  [ -e $(RELEASE)/$$f ] || { $(MAKE) -f $(ROOT)/Makefile build; break; }; done
 	@to=$(DESTDIR)$(PREFIX); \
-	$(INSTALL) -d $$to/bin $$to/lib/guardian $$to/libexec/guardian $$to/include \
+	$(INSTALL) -d -m 0755 $$to/bin $$to/lib/guardian $$to/libexec/guardian $$to/include \
 	  $$to/lib/systemd/system $$to/lib/systemd/catalog $$to/share/doc/guardian; \
-	$(INSTALL) $(RELEASE)/guardian $(RELEASE)/guardianctl $$to/bin; \
-	$(INSTALL) $(RELEASE)/guardian-capture $(RELEASE)/guardian-reporter $(RELEASE)/guardian-sweep \
+	$(INSTALL) -m 0755 $(RELEASE)/guardian $(RELEASE)/guardianctl $$to/bin; \
+	$(INSTALL) -m 0755 $(RELEASE)/guardian-capture $(RELEASE)/guardian-reporter $(RELEASE)/guardian-sweep \
 	  $$to/libexec/guardian; \
 	$(INSTALL) -m 0644 $(RELEASE)/libguardian-handler.so $$to/lib/guardian; \
 	$(INSTALL) -m 0644 $(ROOT)/Sources/CrashHandler/include/guardian.h $$to/include; \
-	$(INSTALL) -d $$to/lib/pkgconfig; \
+	$(INSTALL) -d -m 0755 $$to/lib/pkgconfig; \
 	sed -e 's,@PREFIX@,$(PREFIX),' -e 's,@VERSION@,$(VERSION),' $(ROOT)/Sources/CrashHandler/guardian.pc.in \
-	  >$$to/lib/pkgconfig/guardian.pc; \
+	  | $(INSTALL) -m 0644 /dev/stdin $$to/lib/pkgconfig/guardian.pc; \
 	sed 's,/usr/bin/guardian,$(PREFIX)/bin/guardian,' '$(ROOT)/Units/guardian@.service' \
-	  >$$to/lib/systemd/system/guardian@.service; \
+	  | $(INSTALL) -m 0644 /dev/stdin $$to/lib/systemd/system/guardian@.service; \
 	for f in $(ROOT)/Units/*.catalog; do \
 	  [ ! -e $$f ] || $(INSTALL) -m 0644 $$f $$to/lib/systemd/catalog; done; \
 	$(INSTALL) -m 0644 $(ROOT)/Units/*.conf $$to/share/doc/guardian; \
-	$(INSTALL) -d $$to/share/doc/guardian/examples; \
+	$(INSTALL) -d -m 0755 $$to/share/doc/guardian/examples; \
 	$(INSTALL) -m 0644 $(ROOT)/Units/examples/* $$to/share/doc/guardian/examples; \
-	generate() { $(INSTALL) -d "$$to/$${2%/*}"; $(RELEASE)/guardian --print "$$1" >"$$to/$$2"; }; \
+	generate() { $(INSTALL) -d -m 0755 "$$to/$${2%/*}"; \
+	  $(RELEASE)/guardian --print "$$1" | $(INSTALL) -m 0644 /dev/stdin "$$to/$$2"; }; \
 	generate man share/man/man1/guardian.1; \
 	generate manctl share/man/man1/guardianctl.1; \
 	generate man5 share/man/man5/guardian.toml.5; \
@@ -164,6 +165,8 @@ install: ## into $(DESTDIR)$(PREFIX): programs, guardian.h, unit, catalog, man p
 	generate completion-zsh share/zsh/site-functions/_guardian; \
 	generate completion-fish share/fish/vendor_completions.d/guardian.fish; \
 	generate example-toml share/doc/guardian/example.toml; \
+	[ -d $(DESTDIR)/etc/guardian ] || $(INSTALL) -d -m 0755 $(DESTDIR)/etc/guardian 2>/dev/null \
+	  || echo "$(DESTDIR)/etc/guardian cannot be made here: the unit reads its configurations there"; \
 	echo "installed into $$to"
 
 .PHONY: conformance

@@ -3,6 +3,7 @@
 #ifndef GUARDIAN_CSECCOMP_H
 #define GUARDIAN_CSECCOMP_H
 #include <errno.h>
+#include <linux/capability.h>
 #include <seccomp.h>
 #include <stdint.h>
 #include <sys/fsuid.h>
@@ -47,6 +48,13 @@ static inline int guardian_become_user(uint32_t uid) {
 /* PR_SET_PDEATHSIG of prctl(2), which is variadic. */
 static inline int guardian_die_with_parent(void) {
   return prctl(PR_SET_PDEATHSIG, 9 /* SIGKILL */, 0, 0, 0);
+}
+
+/* capset(2) to none at all: effective, permitted and inheritable. Always allowed. */
+static inline int guardian_drop_capabilities(void) {
+  struct __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
+  struct __user_cap_data_struct none[_LINUX_CAPABILITY_U32S_3] = {{0, 0, 0}, {0, 0, 0}};
+  return (int)syscall(SYS_capset, &header, none);
 }
 
 /* memfd_create(2), close-on-exec. */

@@ -68,6 +68,10 @@ package struct ControlStatus: Codable, Sendable {
   package var runtimeDirectory: String?
   /// Whose guardian it is, as the kernel says; guardianctl's addition, where it is another user's.
   package var user: String?
+  /// Without a guardian: a command line that starts one.
+  package var startAgain: String?
+  /// What guardianctl leaves with, where the state does not tell; not part of the answer.
+  package var exit: Int32?
 
   package init(name: String, state: String, sentence: String) {
     self.name = name
@@ -77,7 +81,8 @@ package struct ControlStatus: Codable, Sendable {
 
   /// As systemctl: 0 while it runs, else 3.
   package var exitStatus: Int32 {
-    switch state {
+    if let exit { return exit }
+    return switch state {
     case "running", "starting", "captured", "hanging", "stopping": 0
     default: 3
     }
@@ -103,6 +108,7 @@ package struct ControlStatus: Codable, Sendable {
     case stateDirectory = "state_directory"
     case runtimeDirectory = "runtime_directory"
     case user
+    case startAgain = "start_again"
   }
 }
 

@@ -24,6 +24,7 @@ package struct FileStatus: Hashable, Sendable {
     links = UInt64(raw.st_nlink)
   }
 
+  package var isLink: Bool { mode & S_IFMT == S_IFLNK }
   package var isDirectory: Bool { mode & S_IFMT == S_IFDIR }
   package var isRegular: Bool { mode & S_IFMT == S_IFREG }
   package var isLink: Bool { mode & S_IFMT == S_IFLNK }
@@ -345,6 +346,17 @@ package enum Files {
 
   package static func makeFIFO(_ path: String, mode: UInt32) throws(SystemError) {
     _ = try retrying("create the FIFO", path) { unsafe mkfifo(path, mode) }
+  }
+
+  /// A pipe's two ends, close-on-exec.
+  package static func makePipe() throws(SystemError) -> (SharedDescriptor, SharedDescriptor) {
+    var ends: [Int32] = [-1, -1]
+    _ = try retrying("create a pipe") { unsafe pipe(&ends) }
+    for end in ends { _ = fcntl(end, F_SETFD, FD_CLOEXEC) }
+    return (
+      SharedDescriptor(FileDescriptor(owning: ends[0])),
+      SharedDescriptor(FileDescriptor(owning: ends[1]))
+    )
   }
 
   package static func currentDirectory() -> String {

@@ -32,6 +32,14 @@ package enum Sockets {
     return socket
   }
 
+  /// A datagram socket that nobody can send to.
+  package static func silent() throws(SystemError) -> FileDescriptor {
+    let raw = try retrying("create a socket") { socket(AF_UNIX, Int32(SOCK_DGRAM.rawValue), 0) }
+    let silent = FileDescriptor(owning: raw)
+    _ = try retrying("set a descriptor's flags") { fcntl(raw, F_SETFD, FD_CLOEXEC) }
+    return silent
+  }
+
   package static func packetPair() throws(SystemError) -> (SharedDescriptor, SharedDescriptor) {
     var ends: (Int32, Int32) = (-1, -1)
     let result = unsafe withUnsafeMutablePointer(to: &ends) {

@@ -91,7 +91,8 @@ extension CrashHistory {
     case .gaveUp:
       return cleared("started after it gave up: the failure count is cleared (\(was))")
     case .stopped:
-      return cleared("started after it was stopped: the failure count is cleared (\(was))")
+      return cleared(
+        "started after it was stopped or ended by itself: the failure count is cleared (\(was))")
     case .none: break
     }
     if saved.bootID != bootID {
@@ -107,6 +108,6 @@ extension CrashHistory {
     }
     return Resumption(
       history: saved, continued: true,
-      sentence: "guardian ended without a word last time: the failure count goes on (\(was))")
+      sentence: "guardian was killed last time: the failure count goes on (\(was))")
   }
 }

@@ -24,6 +24,9 @@ package struct Incident: Sendable {
   package var program: Program
   package var ending: Ending
   package var stopRequested = false
+  /// "SIGTERM": what asks the program to stop, and how long it may take; nil: for ever.
+  package var stopSignal = "SIGTERM"
+  package var stopTimeout: Duration?
   /// nil where nothing was decided: a descendant, a snapshot of a hang.
   package var verdict: Verdict?
   /// The life's ring; nil: there was none.

@@ -155,7 +155,8 @@ package enum PlainReport {
     }
     if diagnosis.hasAddress { facts.signal?.address = SafeText.hex(record.address) }
     if let sender = diagnosis.senderPID, sender > 0, record.code != -2 {
-      facts.signal?.senderPID = sender
+      // The program may live in a pid namespace of its own: of itself guardian's number is told.
+      facts.signal?.senderPID = sender == diagnosis.ownPID ? incident.program.pid : sender
       facts.signal?.senderUID = diagnosis.senderUID
       facts.signal?.senderName = incident.senderName.map { SafeText.cut($0, limit: 256) }
     }
@@ -209,7 +210,10 @@ package enum PlainReport {
         case .watchdog: "stopped by guardian: no heartbeat within the watchdog time"
         case .startTimeout: "stopped by guardian: not ready within the start time"
         case .health: "stopped by guardian: the health check failed"
-        case .stopTimeout: "killed by guardian: asked to stop, it did not within the stop time"
+        case .stopTimeout:
+          "killed by guardian: it did not stop"
+            + (incident.stopTimeout.map { " within \($0.words)" } ?? "")
+            + " of \(incident.stopSignal)"
         case .own, .detached, .machineDown, .guardianDied: sentence(signal.rawValue, incident)
         }
       return ExceptionFacts(type: name, reason: reason, source: .signal)
@@ -236,8 +240,9 @@ package enum PlainReport {
     case 31: "a seccomp filter forbade a system call"
     case 9:
       // waitid(2) has no sender, and this signal reaches no handler that could see one.
-      "killed from outside; the kernel does not tell by whom"
-        + (incident.process.oomKills == nil ? "" : ", and it was not for lack of memory")
+      incident.process.oomKills == nil
+        ? "killed: by another process, by itself, or by the kernel for lack of memory"
+        : "killed: by another process or by itself; it was not for lack of memory"
     default:
       SignalNames.isCrash(signal)
         ? "\(SignalNames.name(signal)), without a crash record"

@@ -62,7 +62,7 @@ package struct ReportStore<Calls: StoreCalls> {
   }
 
   /// Folders in `partial` whose guardian or reporter is gone become final as they are; empty
-  /// ones vanish. To be called at guardian's start. The index learns of them at the next
+  /// ones vanish, and one that no report can be written for stays. To be called at guardian's start. The index learns of them at the next
   /// finishing. Throws only if `partial` cannot be listed.
   package func adoptOrphans(program: Program) throws(SystemError) -> [ReportID] {
     var adopted: [ReportID] = []
@@ -83,8 +83,10 @@ package struct ReportStore<Calls: StoreCalls> {
           try? calls.removeFolder(path)
           continue
         }
-        try? IncidentFolder(id: id, path: path, calls: calls)
-          .write(Self.minimal(id, program: program))
+        var report = Self.minimal(id, program: program)
+        let folder = IncidentFolder(id: id, path: path, calls: calls)
+        // Without a report it is none: it waits for a guardian that finds room.
+        guard (try? folder.writeMakingRoom(&report, sync: false)) != nil else { continue }
       }
       for file in files where file.hasSuffix(".tmp") { try? calls.removeFile(path + "/" + file) }
       if (try? calls.rename(path, to: self.path(.new, id))) != nil { adopted.append(id) }
@@ -133,7 +135,7 @@ package struct ReportStore<Calls: StoreCalls> {
       var fewer = limits
       fewer.bytes /= 2
       retain(&index, limits: fewer)
-      try folder.write(&report, sync: true)
+      try folder.writeMakingRoom(&report, sync: true)
     }
     for file in try calls.list(folder.path) where file.hasSuffix(".tmp") {
       try? calls.removeFile(folder.path + "/" + file)
@@ -304,14 +306,16 @@ package struct IncidentFolder<Calls: StoreCalls> {
       })
   }
 
-  /// Everything guardian leaves for the reporter. Each file is tried, the report first; the
-  /// first error is thrown at the end.
+  /// Everything guardian leaves for the reporter, the report first: for want of room the snapshot
+  /// goes before it. Throws if there is no report.
+  /// - Returns: why another file is missing.
+  @discardableResult
   package func writePlain(
     _ report: Report, ring: [UInt8]?, stderr: [UInt8], maps: [UInt8] = []
-  ) throws(SystemError) {
+  ) throws(SystemError) -> SystemError? {
     var first: SystemError?
     var report = report
-    do { try write(&report, sync: false) } catch { first = error }
+    try writeMakingRoom(&report, sync: false)
     let files: [(name: String, bytes: [UInt8]?)] = [
       ("stderr.log", stderr), ("ring", ring), ("maps", maps.isEmpty ? nil : maps),
     ]
@@ -319,9 +323,31 @@ package struct IncidentFolder<Calls: StoreCalls> {
       guard let bytes else { continue }
       do { try calls.write(path + "/" + name, bytes, sync: false) } catch {
         first = first ?? error
+        // Half of it is of no use and takes room from the next report.
+        try? calls.removeFile(path + "/" + name)
       }
     }
-    if let first { throw first }
+    return first
+  }
+
+  /// As `write`. On a full disk the snapshot and the ring make room: who died of what is worth more
+  /// than its memory. `report` then says so.
+  func writeMakingRoom(_ report: inout Report, sync: Bool) throws(SystemError) {
+    do throws(SystemError) {
+      do {
+        try write(&report, sync: sync)
+      } catch  where error.errno == ENOSPC || error.errno == EDQUOT {
+        let heavy = ["core", "ring", "maps"]
+        for name in heavy { try? calls.removeFile(path + "/" + name) }
+        report.attachments.removeAll { heavy.contains($0.name) }
+        report.capture.defects.append(
+          "\(SystemError.text(error.errno)): the snapshot was removed to make room for the report")
+        try write(&report, sync: sync)
+      }
+    } catch {
+      for name in ["report.txt.tmp", "report.json.tmp"] { try? calls.removeFile(path + "/" + name) }
+      throw error
+    }
   }
 
   package func write(_ report: Report, sync: Bool = false) throws(SystemError) {

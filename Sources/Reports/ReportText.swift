@@ -6,7 +6,10 @@ package enum ReportText {
   /// `SIGSEGV in billing::charge(int) at invoice.cpp:42, life 3 of api, up 2 h`
   package static func headline(_ report: Report) -> String {
     var line = what(report)
-    if let frame = topFrame(report) {
+    if let sender = sender(report) {
+      // The line that happened to run has no part in it.
+      line += " sent by " + sender
+    } else if let frame = topFrame(report) {
       if let function = frame.function ?? frame.rawFunction {
         line += " in " + short(function)
       } else if let module = frame.module {
@@ -70,6 +73,14 @@ package enum ReportText {
       guard let value, !value.isEmpty else { return }
       add(name + String(repeating: " ", count: max(1, 14 - name.utf8.count)) + value)
     }
+  }
+
+  /// Who killed it, if a signal from another process did: "bash (pid 108)".
+  private static func sender(_ report: Report) -> String? {
+    guard report.kind == .crash || report.kind == .killed, let signal = report.ending.signal,
+      let pid = signal.senderPID, pid != report.program.pid
+    else { return nil }
+    return signal.senderName.map { "\($0) (pid \(pid))" } ?? "pid \(pid)"
   }
 
   private static func what(_ report: Report) -> String {

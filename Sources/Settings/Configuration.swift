@@ -246,6 +246,11 @@ package struct Configuration: Hashable, Sendable {
     name = ProgramName.numbered(name, number)
   }
 
+  /// The usual place of runtime folders cannot be written to.
+  package mutating func takeLastResort(uid: UInt32) {
+    places = Places(state: places.state, runtime: Places.lastResort(uid: uid))
+  }
+
   /// What --check says when all is well.
   var summary: String {
     let shown = command.map { quoted($0, limit: 200) }.joined(separator: " ")

@@ -49,12 +49,12 @@ package struct ControlVerb: Hashable, Sendable {
     ControlVerb(
       "logs", "[NAME]", 0...1, help: "Show the last lines the program wrote"),
     ControlVerb("watch", "[NAME]", 0...1, help: "Show what happens, as it happens"),
-    ControlVerb("reports", help: "List the reports, the newest first"),
+    ControlVerb("reports", "[NAME]", 0...1, help: "List the reports, the newest first"),
     ControlVerb(
-      "show", "[ID|latest]", 0...1, completion: .words(["latest"]),
+      "show", "[NAME] [ID|latest]", 0...2, completion: .words(["latest"]),
       help: "Show a report; without ID the latest"),
     ControlVerb(
-      "debug", "[ID|latest] [-- ARG...]", 0...100, completion: .words(["latest"]),
+      "debug", "[NAME] [ID|latest] [-- ARG...]", 0...100, completion: .words(["latest"]),
       help: "Open a report's minicore in gdb; arguments after -- go to gdb"),
     ControlVerb(
       "export", status: .planned, "ID|latest FILE", 1...2, completion: .words(["latest"]),
@@ -224,6 +224,17 @@ package struct ControlCommand: Hashable, Sendable {
     command.stateDirectory = try command.stateDirectory.map(absolutePath)
     command.runtimeDirectory = try command.runtimeDirectory.map(absolutePath)
     return .run(command)
+  }
+
+  /// For commands on reports: the first operand that cannot be the beginning of an id is a name.
+  package var takingName: ControlCommand {
+    guard let word = arguments.first, word != "latest", ProgramName.isValid(word),
+      stateDirectory == nil, verb == "reports" || !word.allSatisfy({ $0.isHexDigit || $0 == "-" })
+    else { return self }
+    var command = self
+    command.name = word
+    command.arguments.removeFirst()
+    return command
   }
 
   private static func wrong(_ text: String) -> SettingsError {

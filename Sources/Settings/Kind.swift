@@ -80,7 +80,7 @@ extension Kind<String> {
     parse: notEmpty, format: { $0 })
 
   static let programName = Kind(
-    argument: "NAME", notation: ProgramName.rule, toml: [.string],
+    argument: "NAME", notation: ProgramName.notation, toml: [.string],
     parse: { text throws(BadValue) in
       guard ProgramName.isValid(text) else {
         throw BadValue("\(quoted(text)) is not a valid name: \(ProgramName.rule)")

@@ -57,6 +57,11 @@ enum Manual {
       ("n", "The program's own exit code, when guardian leaves because the program did."),
       ("128+n", "The program died of signal n. With --exit-as-signal guardian dies of it itself."),
       ("64", "The command line is wrong; nothing was started."),
+      (
+        "71",
+        "The system refused something at the start, as the runtime folder; nothing was started."
+      ),
+      ("75", "The name is taken by another guardian; nothing was started."),
       ("78", "A configuration file or variable is wrong, or the program detached itself."),
       ("126", "The program cannot be executed."),
       ("127", "There is no such program."),
@@ -176,7 +181,8 @@ enum Manual {
     page.text(
       """
       guardianctl shows what guardian(1) keeps of the programs it guards. Without --name the only \
-      guarded program of this user is meant.
+      guarded program of this user is meant. Reports are looked for in this user's state folder, in \
+      the system's, and where a running guardian keeps its own.
       """)
     page.section("COMMANDS")
     for verb in ControlVerb.available {
@@ -207,7 +213,8 @@ enum Manual {
       ("3", "The program does not run, or no guardian does."),
       ("4", "There is no guarded program of that name."),
       ("64", "The command line is wrong, or several guarded programs could be meant."),
-      ("69", "guardian does not answer."), ("77", "The guardian is another user's."),
+      ("69", "guardian does not answer."),
+      ("77", "The guardian, or its reports, are another user's."),
       ("78", "reload: the configuration is wrong; everything stays as it was."),
     ] {
       page.item(bold(status))
@@ -224,7 +231,12 @@ enum Manual {
   private static func paragraph(_ option: Option) -> String {
     var sentences = [option.help + "."]
     if !option.details.isEmpty { sentences.append(option.details) }
-    if !option.isSwitch { sentences.append("\(option.argument) is \(option.notation).") }
+    let choices = "one of " + option.argument.split(separator: "|").joined(separator: ", ")
+    if option.notation.hasPrefix(option.argument) {
+      sentences.append(option.notation + ".")
+    } else if !option.isSwitch, option.notation != choices {
+      sentences.append("\(option.argument) is \(option.notation).")
+    }
     if option.isList { sentences.append("May be given several times.") }
     if !option.defaultText.isEmpty { sentences.append("Default: \(option.defaultText).") }
     return sentences.joined(separator: " ")

@@ -78,7 +78,12 @@ extension Option {
     .one(
       "on-give-up", .restart, Kind<String>.text("COMMAND", "a command line for /bin/sh").optional,
       \.onGiveUp, defaultText: "none",
-      help: "Run this with /bin/sh when guardian gives up"),
+      help: "Run this with /bin/sh when guardian gives up",
+      details: """
+        It sees GUARDIAN_NAME, GUARDIAN_REASON (the failures that were counted), GUARDIAN_ENDING \
+        (how the last life ended), GUARDIAN_FAILURES (how many) and GUARDIAN_LAST_REPORT (its id; \
+        unset if there is none).
+        """),
 
     // MARK: Start
     .one(

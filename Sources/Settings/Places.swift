@@ -12,6 +12,10 @@ package struct Places: Hashable, Sendable {
     self.runtime = runtime
   }
 
+  /// Where runtime folders go when the usual place cannot be written to: memory that even a
+  /// container with a read-only root has. Whoever uses it must check that it is ours.
+  package static func lastResort(uid: UInt32) -> String { "/dev/shm/guardian-\(uid)" }
+
   /// - Parameter uid: the effective user.
   /// - Parameter environment: guardian's own. A relative path in an XDG variable is invalid and is
   ///   ignored (XDG Base Directory Specification).

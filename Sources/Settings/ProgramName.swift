@@ -11,9 +11,10 @@ package enum ProgramName {
       && name.utf8.allSatisfy(isAllowed)
   }
 
-  package static let rule =
-    "a name has 1 to \(lengthLimit) letters, digits, '.', '_' or '-' "
-    + "and does not start with '.' or '-'"
+  package static let rule = "a name has \(extent) and does not start with '.' or '-'"
+  /// For manuals: what it is.
+  static let notation = "a text of \(extent) that does not start with '.' or '-'"
+  private static let extent = "1 to \(lengthLimit) letters, digits, '.', '_' or '-'"
 
   private static func isAllowed(_ byte: UInt8) -> Bool {
     switch byte {

@@ -105,6 +105,11 @@ package enum Settings {
         $0.line(program: "guardian", consequence: nil)
       }
     }
+    if !configuration.deliveries.isEmpty {
+      configuration.warnings.append(
+        "guardian: \(configuration.configurationFile ?? "the configuration"): [[deliver]] is read, "
+          + "but this version sends nothing anywhere: reports stay in the state folder")
+    }
     try complete(
       &configuration, words, given, environment, uid: uid, canBeMade: canBeMade,
       commandInFile: layers.compactMap(\.commandPlace).last)

@@ -32,8 +32,9 @@ package struct SettingsError: Error, Hashable, Sendable, CustomStringConvertible
   /// The whole line, without its end: "guardian: api.toml:3:1: unknown key …; nothing was started".
   package var description: String { line(program: "guardian", consequence: "nothing was started") }
 
-  package func line(program: String, consequence: String?) -> String {
-    var line = program + ": "
+  /// - Parameter program: who says it; nil: somebody who puts the own name before it.
+  package func line(program: String?, consequence: String?) -> String {
+    var line = program.map { $0 + ": " } ?? ""
     if case .file(let path, let number, let column) = place {
       // A path with a line break in it must not make two lines of this.
       let shown = String(quoted(path, limit: 4096).dropFirst().dropLast())

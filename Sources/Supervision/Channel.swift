@@ -8,6 +8,7 @@ import Ring
 
 final class Channel {
   let life: UInt32
+  /// Empty: there is none, and nothing can reach guardian by it.
   let folder: String
   let bell: FileDescriptor
   let notify: FileDescriptor
@@ -79,6 +80,28 @@ final class Channel {
     return lines + one + other
   }
 
+  /// Where no folder can be made: the program's output still comes to guardian, nothing else does.
+  init(
+    withoutFolder life: UInt32, because error: SystemError, streams: StandardStreams,
+    user: Launch.User, loop: EventLoop
+  ) throws(SystemError) {
+    self.life = life
+    folder = ""
+    noRing = error
+    ring = try FileDescriptor.open("/dev/null", O_RDWR)
+    bell = try Sockets.silent()
+    notify = try Sockets.silent()
+    readiness = nil
+    errors = try ProgramOutput(
+      folder: nil, stream: .stderr, sink: streams.error, tap: streams.tap, user: user, loop: loop)
+    if let sink = streams.output {
+      output = try ProgramOutput(
+        folder: nil, stream: .stdout, sink: sink, tap: streams.tap, user: user, loop: loop)
+    } else {
+      output = nil
+    }
+  }
+
   /// Takes over the channel of a life that an earlier guardian started: the ring is the one that
   /// the program has mapped, the sockets are new ones under the same names.
   init(
@@ -123,13 +146,16 @@ final class Channel {
     self.output = output
   }
 
+  /// Whether nobody took it away since it was made.
+  var isThere: Bool { Files.exists(folder + "/bell") }
+
   /// Whether a folder's name is that of a channel.
   static func isName(_ name: String) -> Bool {
     name.utf8.count == LifeMarks.channelDigits
       && name.utf8.allSatisfy { (48...57).contains($0) || (97...102).contains($0) }
   }
 
-  deinit { Files.removeShallow(folder) }
+  deinit { if !folder.isEmpty { Files.removeShallow(folder) } }
 
   /// What is wrong if there is no room for it: then it stays empty.
   private static func begin(

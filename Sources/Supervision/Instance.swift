@@ -6,7 +6,7 @@ import Settings
 /// The runtime folder, held by its lock as long as this object lives.
 final class Instance {
   let runtimeDirectory: String
-  private let lock: FileDescriptor
+  private var lock: FileDescriptor
 
   private init(_ runtimeDirectory: String, _ lock: consuming FileDescriptor) {
     self.runtimeDirectory = runtimeDirectory
@@ -36,6 +36,20 @@ final class Instance {
   /// Takes the name. One that was derived and is taken gets a number; `configuration` then says
   /// which.
   static func take(_ configuration: inout Configuration) throws(Failure) -> Instance {
+    do { return try takeFree(&configuration) } catch {
+      // A container's root file system may be read-only, and /run with it.
+      guard case .system(let cause) = error, configuration.givenRuntimeDirectory == nil,
+        [EROFS, EACCES, EPERM, ENOENT, ENOTDIR].contains(cause.errno)
+      else { throw error }
+      configuration.takeLastResort(uid: geteuid())
+      do { return try takeFree(&configuration) } catch {
+        if case .taken = error { throw error }
+        throw .system(cause)
+      }
+    }
+  }
+
+  private static func takeFree(_ configuration: inout Configuration) throws(Failure) -> Instance {
     let first = configuration
     for attempt in 2...Limit.nameAttempts {
       do {
@@ -52,10 +66,26 @@ final class Instance {
   }
 
   private static func take(folder: String, name: String) throws(Failure) -> Instance {
+    let lock = try hold(folder, name: name)
+    return Instance(folder, lock)
+  }
+
+  /// Somebody removed the folder, or what is in it: it is made again and taken.
+  /// - Returns: false: it cannot be, or somebody else has it now.
+  func restore() -> Bool {
+    do {
+      lock = try Instance.hold(runtimeDirectory, name: "")
+      return true
+    } catch { return false }
+  }
+
+  private static func hold(_ folder: String, name: String) throws(Failure) -> FileDescriptor {
     do {
       // The folders above hold other names too: anybody may look which there are.
       if let slash = folder.lastIndex(of: "/"), slash != folder.startIndex {
-        try Files.makeDirectories(String(folder[..<slash]), mode: 0o755)
+        let above = String(folder[..<slash])
+        try Files.makeDirectories(above, mode: 0o755)
+        if above == Places.lastResort(uid: geteuid()) { try check(above) }
       }
       try Files.makeDirectories(folder, mode: 0o711)
       try check(folder)
@@ -71,7 +101,7 @@ final class Instance {
       try lock.write(Array("\(getpid())\n".utf8), at: 0)
       // Others pass through to the channel, whose name they must know.
       try Files.setPermissions(folder, 0o711)
-      return Instance(folder, lock)
+      return lock
     } catch let error as SystemError {
       throw .system(error)
     } catch let error as Failure {
@@ -81,9 +111,13 @@ final class Instance {
     }
   }
 
-  /// Under /tmp anybody may have made a folder of that name first.
+  /// Under /tmp anybody may have made a folder of that name first. A link is root's (systemd makes
+  /// one with DynamicUser=) or ours, and what it leads to is ours.
   private static func check(_ folder: String) throws(SystemError) {
-    let status = try Files.status(folder, follow: false)
+    var status = try Files.status(folder, follow: false)
+    if status.isLink, status.user == 0 || status.user == geteuid() {
+      status = try Files.status(folder)
+    }
     if !status.isDirectory { throw SystemError("use the folder", folder, errno: ENOTDIR) }
     if status.user != geteuid() || status.mode & 0o022 != 0 && status.user != 0 {
       throw SystemError("use the folder", folder, errno: EPERM)

@@ -97,6 +97,8 @@ enum Limit {
   static let checkPatience = Duration.seconds(10)
   /// How long an upgrade waits for reports when they have all the time of the world.
   static let upgradePatience = Duration.seconds(30)
+  /// What guardian needs after its last deadline: to write its state and empty its output.
+  static let leaving = Duration.seconds(10)
   /// Numbers tried behind a name that was not given.
   static let nameAttempts = 99
 }

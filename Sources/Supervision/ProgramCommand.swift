@@ -190,6 +190,7 @@ struct ProgramCommand {
     environment.set("GUARDIAN_LIFE", "\(life.rawValue)")
     environment.set("GUARDIAN_CRASHED_LAST_RUN", crashedLastRun ? "1" : "0")
     if let lastReport { environment.set("GUARDIAN_LAST_REPORT", lastReport) }
+    if channel.isEmpty { return environment }
     environment.set("GUARDIAN_CHANNEL", channel)
     if notify { environment.set("NOTIFY_SOCKET", channel + "/notify") }
     if let watchdog {

@@ -21,10 +21,11 @@ final class ProgramOutput {
 
   /// Made ahead of the life that writes to it; not watched until `begin`.
   /// - Parameters:
+  ///   - folder: for the FIFO; nil: a pipe, which ends with guardian.
   ///   - user: the program's; it may open its own /dev/stderr then.
   ///   - mayBeTerminal: a pseudo-terminal dies with guardian, a FIFO does not.
   init(
-    folder: String, stream: OutputStream, sink: ProgramSink, tap: OutputTap, user: Launch.User,
+    folder: String?, stream: OutputStream, sink: ProgramSink, tap: OutputTap, user: Launch.User,
     loop: EventLoop, mayBeTerminal: Bool = true
   ) throws(SystemError) {
     self.loop = loop
@@ -40,6 +41,13 @@ final class ProgramOutput {
       return
     }
     isTerminal = false
+    guard let folder else {
+      let (from, to) = try Files.makePipe()
+      reading = try from.descriptor.duplicate()
+      writing = try to.descriptor.duplicate()
+      try reading.setNonBlocking()
+      return
+    }
     let path = folder + "/" + stream.rawValue
     try Files.makeFIFO(path, mode: 0o600)
     reading = try FileDescriptor.open(path, O_RDONLY | O_NONBLOCK)

@@ -30,7 +30,10 @@ package enum StateFile {
     }
   }
 
-  package static func encode(_ history: CrashHistory, running: Unfinished? = nil) -> [UInt8] {
+  package static func encode(
+    _ history: CrashHistory, running: Unfinished? = nil,
+    farewell: [(key: String, value: String)] = []
+  ) -> [UInt8] {
     var text = head + "\n"
     func line(_ key: String, _ value: String) {
       // One fact a line, whatever the fact holds.
@@ -58,6 +61,7 @@ package enum StateFile {
         "failure",
         "\(seconds) \(attoseconds / 1_000_000_000) \(failure.life.rawValue) \(failure.words)")
     }
+    for fact in farewell { line(fact.key, fact.value) }
     return Array((text + "end\n").utf8)
   }
 

@@ -75,7 +75,7 @@ extension Supervisor {
       answer(
         client,
         ControlAnswer(
-          error: error.line(program: "guardian", consequence: "nothing was changed"), exit: 78))
+          error: error.line(program: nil, consequence: "nothing was changed"), exit: 78))
     }
   }
 

@@ -277,21 +277,24 @@ extension Supervisor {
       incident.defects.append("the wait status went to its own parent; the signal is the handler's")
     }
     incident.ending = (Ending(status: status), nil, .now())
-    say(
-      "\(configuration.name) (life \(watched.life.number.rawValue)): its descendant, pid \(pid), "
-        + "died of \(Signal(rawValue: watched.signal).name); report \(incident.id)", .normal)
-    journal.send(
+    if !incident.isCapturing { write(incident) }
+    let told = incident.folder == nil ? "" : "; report \(incident.id)"
+    var fields: [(name: String, value: String)] = [
+      ("GUARDIAN_NAME", configuration.name),
+      ("GUARDIAN_LIFE", "\(watched.life.number.rawValue)"), ("GUARDIAN_PID", "\(pid)"),
+      ("GUARDIAN_SIGNAL", Signal(rawValue: watched.signal).name),
+    ]
+    if incident.folder != nil { fields.append(("GUARDIAN_REPORT", incident.id.text)) }
+    let sent = journal.send(
       JournalEntry(
-        event: .descendantCrashed, priority: LOG_ERR,
+        event: .descendantCrashed, name: configuration.name, priority: LOG_ERR,
         message: "A descendant of \(configuration.name), pid \(pid), died of "
           + Signal(rawValue: watched.signal).name,
-        fields: [
-          ("GUARDIAN_NAME", configuration.name),
-          ("GUARDIAN_LIFE", "\(watched.life.number.rawValue)"), ("GUARDIAN_PID", "\(pid)"),
-          ("GUARDIAN_SIGNAL", Signal(rawValue: watched.signal).name),
-          ("GUARDIAN_REPORT", incident.id.text),
-        ]))
-    if !incident.isCapturing { write(incident) }
+        fields: fields))
+    if sent && Journal.isStandardError { return }
+    say(
+      "\(configuration.name) (life \(watched.life.number.rawValue)): its descendant, pid \(pid), "
+        + "died of \(Signal(rawValue: watched.signal).name)\(told)", .normal, LOG_ERR)
   }
 
   // MARK: signatures

@@ -13,15 +13,10 @@ extension Supervisor {
 
   func spawn(_ number: Life) {
     let channel: Channel
-    if let ready = prepared, ready.life == number.rawValue {
-      channel = ready
-      prepared = nil
-    } else {
-      do { channel = try makeChannel(number) } catch {
-        spawnFailedWords[number] = "cannot make its channel: \(error)"
-        feed(.spawnFailed(number, errno: error.errno))
-        return
-      }
+    do { channel = try self.channel(for: number) } catch {
+      spawnFailedWords[number] = "cannot make its channel: \(error)"
+      feed(.spawnFailed(number, errno: error.errno))
+      return
     }
     let executable: Executable
     switch command.executable() {
@@ -37,6 +32,8 @@ extension Supervisor {
       handler = .none("switched off")
     } else if handler == .preload && toolbox.handler == nil {
       handler = .none("libguardian-handler.so was not found")
+    } else if channel.folder.isEmpty, let error = channel.noRing {
+      handler = .none("\(error)")
     }
     let passed = passedDescriptors
     let environment = command.environment(
@@ -77,7 +74,7 @@ extension Supervisor {
         channel.beginOutputs()
         watch(life)
         record(life)
-        if let error = channel.noRing {
+        if let error = channel.noRing, !channel.folder.isEmpty {
           sayOnce("ring", "\(error): the program runs without the crash handler")
         }
         say("\(configuration.name) (life \(number.rawValue), pid \(child.pid)) started", .verbose)

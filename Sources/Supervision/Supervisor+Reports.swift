@@ -102,7 +102,10 @@ extension Supervisor {
   /// fails.
   func write(_ incident: OpenIncident) {
     guard let (ending, verdict, time) = incident.ending else { return }
-    guard let folder = incident.folder else { return }
+    guard let folder = incident.folder else {
+      freeSlot(of: incident)
+      return
+    }
     var program = Program(
       name: configuration.name, command: configuration.command, pid: incident.pid,
       life: incident.lifeNumber.rawValue, role: incident.role)
@@ -144,6 +147,8 @@ extension Supervisor {
     incident.process.oomKills = memory.kills
     facts.program = program
     facts.verdict = verdict
+    facts.stopSignal = configuration.stopSignal.name
+    facts.stopTimeout = configuration.stopTimeout
     facts.slot = incident.slot
     facts.senderName = incident.senderName
     facts.hang = incident.role == .main ? incident.life?.hangWords : nil
@@ -162,12 +167,19 @@ extension Supervisor {
     let report = PlainReport.make(from: facts, redaction: Redaction(extra: configuration.redact))
     var stderr: [UInt8] = []
     for line in facts.stderr { stderr += line.bytes + [10] }
+    freeSlot(of: incident)
     do {
-      try folder.writePlain(report, ring: ringBytes, stderr: stderr, maps: incident.process.maps)
+      let missing = try folder.writePlain(
+        report, ring: ringBytes, stderr: stderr, maps: incident.process.maps)
+      if let missing { sayOnce("evidence", "\(missing): the report is there without it") }
     } catch {
       sayOnce("report", "\(error): reports are lost, supervision goes on")
+      // Nobody is to look for a report that is not there.
+      Files.removeShallow(folder.path)
+      incident.folder = nil
+      if lastReport == incident.id { lastReport = nil }
+      return
     }
-    freeSlot(of: incident)
     if reportsWaiting.count < Limit.reportersWaiting {
       reportsWaiting.append(incident)
     } else {
@@ -241,7 +253,7 @@ extension Supervisor {
 
   /// Final as it is.
   private func keepPlain(_ incident: OpenIncident) {
-    guard let folder = incident.folder else { return }
+    guard let folder = incident.folder, Files.exists(folder.path + "/report.json") else { return }
     var limits = StoreLimits()
     limits.reports = configuration.reportsKeep ?? .max
     limits.bytes = configuration.reportsBytes ?? .max

@@ -5,6 +5,7 @@
 import CLinux
 import CSpawn
 import CSystemd
+import Control
 import Glibc
 import Kernel
 import Policy
@@ -87,6 +88,8 @@ package final class Supervisor {
   private var stateWarned = false
   var toldReady = false
   private var lastStatus = ""
+  /// The deadline that systemd was told to wait for.
+  private var toldDeadline: Duration?
   private var sources: [EventSource] = []
   private var deadlineTimer: EventLoop.Timer?
   private var armed: Duration?
@@ -199,9 +202,13 @@ package final class Supervisor {
     if let warning { say(warning, .normal) }
     if let warning = sockets.warning { say(warning, .normal) }
     if configuration.name != wanted.name {
-      say("the name '\(wanted.name)' is taken: this one is called '\(configuration.name)'", .normal)
+      say(
+        "the name '\(wanted.name)' is taken: this one is called '\(configuration.name)'", .normal,
+        LOG_NOTICE)
     }
-    if handover == nil, !(saved?.failures.isEmpty ?? true) { say(resumption.sentence, .normal) }
+    if handover == nil, !(saved?.failures.isEmpty ?? true) {
+      say(resumption.sentence, .normal, LOG_NOTICE)
+    }
   }
 
   // MARK: the loop
@@ -381,6 +388,7 @@ package final class Supervisor {
       return
     }
     tellManager()
+    tellDeadline()
     tellClients()
     if let metricsFile {
       if metricsMoment != moment {
@@ -409,8 +417,18 @@ package final class Supervisor {
 
   // MARK: words
 
-  func say(_ text: String, _ level: Verbosity) {
-    if level <= configuration.verbosity { sink.write("guardian: " + text + "\n") }
+  /// - Parameter priority: as in syslog(3); nil: as the level has it.
+  func say(_ text: String, _ level: Verbosity, _ priority: Int32? = nil) {
+    if level > configuration.verbosity { return }
+    let usual =
+      switch level {
+      case .quiet: LOG_ERR
+      case .normal: LOG_WARNING
+      case .verbose: LOG_INFO
+      }
+    // sd-daemon(3): a line's priority, where a journal reads it.
+    let prefix = Journal.isStandardError ? "<\(priority ?? usual)>" : ""
+    sink.write(prefix + "guardian: " + text + "\n")
   }
 
   /// The reports and messages that are owed, the reports first: a message names its report.
@@ -448,7 +466,6 @@ package final class Supervisor {
     tellEnding(message)
     let isFailure = configuration.policy.classify(announcement.ending).isFailure
     let asked = record?.stopAsked ?? false
-    say(message, isFailure || announcement.report != nil || !asked ? .normal : .verbose)
     spawnFailedWords[number] = nil
 
     var fields: [(name: String, value: String)] = [
@@ -472,8 +489,14 @@ package final class Supervisor {
     case .restart: (event, priority) = (.restarted, isFailure ? LOG_ERR : LOG_NOTICE)
     case .stop: (event, priority) = (.ended, isFailure && !asked ? LOG_ERR : LOG_NOTICE)
     }
-    journal.send(
-      JournalEntry(event: event, priority: priority, message: message, fields: fields))
+    let sent = journal.send(
+      JournalEntry(
+        event: event, name: configuration.name, priority: priority, message: message,
+        fields: fields))
+    // Once is enough where both would end up in the journal.
+    if sent && Journal.isStandardError { return }
+    say(
+      message, isFailure || announcement.report != nil || !asked ? .normal : .verbose, priority)
   }
 
   /// STATUS= for `systemctl status`, READY= once the program is ready for the first time.
@@ -500,6 +523,12 @@ package final class Supervisor {
     lastStatus = status
     lastBase = base
     statusSent = Clock.monotonic
+    // A stop may take as long as the configuration of the program says, not as the unit does.
+    // Guardian's own deadlines bound it: the stop timeout, then that for reports.
+    if machine.isLeaving, let deadline = machine.deadline, deadline != toldDeadline {
+      toldDeadline = deadline
+      manager.extendTimeout(max(deadline - Clock.monotonic, .zero) + Limit.leaving)
+    }
   }
 
   /// The program reads its configuration again, or has done so.
@@ -524,13 +553,32 @@ package final class Supervisor {
         life: life.number, pid: life.pid, startedWall: life.startedWall)
     }
     do {
-      try Files.replace(path, with: StateFile.encode(machine.history, running: running))
+      try Files.replace(
+        path,
+        with: StateFile.encode(
+          machine.history, running: running, farewell: farewell?.facts ?? []))
       stateWarned = false
     } catch {
       if stateWarned { return }
       stateWarned = true
       say("\(error): the failure count ends with this guardian", .normal)
     }
+  }
+
+  /// Once it is known how guardian leaves: guardianctl tells it when nobody answers any more.
+  private var farewell: Farewell? {
+    guard let leave else { return nil }
+    var farewell = Farewell(.none)
+    farewell.time = TimeText.rfc3339(WallTime.now())
+    farewell.reason = machine.lastVerdict?.reason
+    farewell.ending = machine.lastEnding?.words
+    switch leave {
+    case .exit(let code): farewell.exit = "\(code)"
+    case .signal(let signal): farewell.exit = signal.name
+    }
+    farewell.report = lastReport?.text
+    farewell.startAgain = manager.startAgain ?? ShellWords.text(arguments)
+    return farewell
   }
 
   // MARK: signals
@@ -635,6 +683,26 @@ package final class Supervisor {
     }
   }
 
+  /// The one that was made ahead, or a new one. A cleaner of /run or /tmp may have taken the folder
+  /// away: it is made again. Where that cannot be, the program runs without a channel.
+  func channel(for number: Life) throws(SystemError) -> Channel {
+    if let ready = prepared, ready.life == number.rawValue {
+      prepared = nil
+      if ready.isThere { return ready }
+    }
+    do { return try makeChannel(number) } catch {
+      if instance.restore() {
+        later { [unowned self] in
+          control?.close()
+          openControl()
+        }
+        if let channel = try? makeChannel(number) { return channel }
+      }
+      sayOnce("channel", "\(error): the program runs without the crash handler")
+      return try Channel(withoutFolder: number.rawValue, because: error, sink: sink, loop: loop)
+    }
+  }
+
   func makeChannel(_ number: Life) throws(SystemError) -> Channel {
     try Channel(
       life: number.rawValue, runtime: instance.runtimeDirectory,
@@ -663,6 +731,8 @@ package final class Supervisor {
 
 package enum SupervisorError: Error {
   case system(SystemError)
+  /// The runtime folder cannot be had.
+  case place(SystemError)
   case taken(String)
   /// `--ready fd:N` names a number that a passed socket has.
   case readinessDescriptor(Int32, first: Int)
@@ -672,7 +742,7 @@ package enum SupervisorError: Error {
   static func instance(_ failure: Instance.Failure) -> SupervisorError {
     switch failure {
     case .taken: .taken(failure.words)
-    case .system(let error): .system(error)
+    case .system(let error): .place(error)
     }
   }
 
@@ -683,11 +753,13 @@ package enum SupervisorError: Error {
     case .readinessDescriptor(let number, let first):
       "ready: descriptor \(number) is a listening socket's, take one from \(first) on; "
         + "nothing was started"
+    case .place(let error):
+      "\(error): give --runtime-directory a writable folder; nothing was started"
     }
   }
   package var exitCode: Int32 {
     switch self {
-    case .system: 71  // EX_OSERR
+    case .system, .place: 71  // EX_OSERR
     case .taken: 75  // EX_TEMPFAIL: later it may be free
     case .readinessDescriptor, .impossible: 78  // EX_CONFIG
     }

@@ -20,6 +20,22 @@ struct ServiceManager {
     say("EXTEND_TIMEOUT_USEC=\(duration.milliseconds * 1000)")
   }
 
+  /// The command that starts this service again; nil: guardian is not one.
+  var startAgain: String? {
+    guard isPresent, let text = try? Files.readText("/proc/self/cgroup", limit: 4096) else {
+      return nil
+    }
+    for line in text.split(separator: "\n")
+    where line.hasPrefix("0::") || line.contains(":name=systemd:") {
+      let parts = line.split(separator: "/")
+      guard let unit = parts.last(where: { $0.hasSuffix(".service") && !$0.hasPrefix("user@") })
+      else { continue }
+      let user = parts.contains { $0.hasPrefix("user@") } ? "--user " : ""
+      return "systemctl \(user)start \(unit)"
+    }
+    return nil
+  }
+
   private func say(_ text: String) {
     if isPresent { _ = unsafe sd_notify(0, text) }
   }
@@ -36,6 +52,8 @@ struct JournalEntry {
     case descendantCrashed = "88758350beb1414fb83692416e795aff"
   }
   let event: Event
+  /// The program's: the unit has its lines under the same identifier, and `journalctl -t` finds all.
+  let name: String
   /// As in syslog(3).
   let priority: Int32
   let message: String
@@ -45,13 +63,21 @@ struct JournalEntry {
 struct Journal {
   private static let socket = "/run/systemd/journal/socket"
 
+  /// Whether standard error ends up in the journal (systemd.exec(5), JOURNAL_STREAM).
+  static let isStandardError: Bool = {
+    guard let value = unsafe getenv("JOURNAL_STREAM") else { return false }
+    var status = stat()
+    guard unsafe fstat(2, &status) == 0 else { return false }
+    return unsafe String(cString: value) == "\(status.st_dev):\(status.st_ino)"
+  }()
+
   /// false: there is no journal, or it takes nothing now.
   @discardableResult
   func send(_ entry: JournalEntry) -> Bool {
     guard takesMessages() else { return false }
     var lines = [
       "MESSAGE=" + entry.message, "MESSAGE_ID=" + entry.event.rawValue,
-      "PRIORITY=\(entry.priority)", "SYSLOG_IDENTIFIER=guardian",
+      "PRIORITY=\(entry.priority)", "SYSLOG_IDENTIFIER=\(entry.name)",
     ]
     lines += entry.fields.map { $0.name + "=" + $0.value }
     let bytes = CStrings(lines.map { Array($0.utf8) })
@@ -96,5 +122,25 @@ struct Budget {
     if left == 0 { return false }
     left -= 1
     return true
+  }
+}
+
+/// A command line as a person may copy it into a shell.
+enum ShellWords {
+  static func text(_ words: [[UInt8]], limit: Int = 1000) -> String {
+    let text = words.map { bytes in
+      let word = Printable.text(bytes, limit: limit)
+      let isPlain =
+        !word.isEmpty
+        && word.utf8.allSatisfy {
+          (48...57).contains($0) || (65...90).contains($0) || (97...122).contains($0)
+            || "-_./:=,@+%".utf8.contains($0)
+        }
+      if isPlain { return word }
+      return "'"
+        + word.split(separator: "'", omittingEmptySubsequences: false).joined(separator: "'\\''")
+        + "'"
+    }.joined(separator: " ")
+    return text.utf8.count > limit ? String(text.prefix(limit)) + "…" : text
   }
 }

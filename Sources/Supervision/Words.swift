@@ -79,6 +79,16 @@ enum Words {
     return pair(seconds / 86_400, "d", seconds % 86_400 / 3600, "h")
   }
 
+  private static func ended(_ machine: ServiceMachine, _ name: String, _ failures: String) -> String
+  {
+    guard let verdict = machine.lastVerdict, case .giveUp = verdict.decision,
+      let ending = machine.lastEnding
+    else { return "\(name) ended, \(failures)" }
+    let count = "\(verdict.failures) failure\(verdict.failures == 1 ? "" : "s")"
+    return "\(name) gave up: \(ending.words), \(count)"
+      + (verdict.window.map { " within \($0.words)" } ?? "")
+  }
+
   static func status(_ machine: ServiceMachine, name: String, pid: Int32?, at now: Now) -> String {
     let count = machine.history.failures.count
     let cap = machine.policy.maxCrashes.map { " of \($0)" } ?? ""
@@ -97,8 +107,8 @@ enum Words {
       let left = max(waiting.until - now.monotonic, .zero)
       return "\(name) life \(life + 1) starts in \(duration(left)), \(failures)"
     case .stopped: return "\(name) is stopped"
-    case .leaving: return "\(name) ended, \(failures); waiting for reports"
-    case .left: return "\(name) ended, \(failures)"
+    case .leaving: return "\(ended(machine, name, failures)); waiting for reports"
+    case .left: return ended(machine, name, failures)
     }
   }
 }

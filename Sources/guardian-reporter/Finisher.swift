@@ -40,9 +40,18 @@ enum Finisher {
     defer { withExtendedLifetime(lock) {} }
     do {
       let calls = KernelStoreCalls()
-      let json =
-        try calls.read(options.folder + "/report.json", limit: WorkerResult.maximumBytes) ?? []
-      var report = try Report.decode(json)
+      guard
+        let json = try calls.read(
+          options.folder + "/report.json", limit: WorkerResult.maximumBytes)
+      else {
+        complain("report \(id): there is no report.json to finish")
+        return 1
+      }
+      // What the decoder says of damaged text is for programmers.
+      guard var report = try? Report.decode(json) else {
+        complain("report \(id): its report.json cannot be read as a report; it stays as it is")
+        return 1
+      }
       guard report.id == id.text else {
         complain("report \(id): its folder holds report \(report.id)")
         return 1

@@ -51,27 +51,67 @@ enum Sandbox {
     return program == 65534 ? 65533 : 65534
   }
 
+  /// Who the worker is once it is inside.
+  enum Owner: CustomStringConvertible {
+    case user(UInt32)
+    /// No other user may be taken, for this reason.
+    case same(UInt32, SystemError?)
+
+    var description: String {
+      switch self {
+      case .user(let uid): "user \(uid)"
+      case .same(let uid, nil): "this user, \(uid)"
+      case .same(let uid, let error?): "this user, \(uid), without its capabilities (\(error))"
+      }
+    }
+  }
+
   /// In this order: limits, rights, system calls. `network`: debug information is to be
   /// fetched, as DEBUGINFOD_URLS says.
   /// `parent`: with it the worker dies.
+  @discardableResult
   static func enter(
     uid: UInt32, seconds: UInt64, network: Bool, parent: Int32
-  ) throws(SystemError) {
+  ) throws(SystemError) -> Owner {
     // Debug information of a large program is mapped whole: some gigabytes of addresses.
     try limit(GUARDIAN_LIMIT_ADDRESS_SPACE, 16 << 30)
     try limit(GUARDIAN_LIMIT_CPU_SECONDS, seconds)
     try limit(GUARDIAN_LIMIT_FILE_BYTES, UInt64(WorkerResult.maximumBytes))
     try limit(GUARDIAN_LIMIT_FILES, 4096)
     try limit(GUARDIAN_LIMIT_CORE_BYTES, 0)
-    if geteuid() == 0, uid != 0 {
-      _ = try retrying("leave all groups") { setgroups(0, nil) }
-      _ = try retrying("change the group") { guardian_become_group(uid) }
-      _ = try retrying("change the user") { guardian_become_user(uid) }
-    }
+    let owner = try giveUpRights(uid)
     // A change of user takes it away: so not earlier. The parent may be gone already.
     _ = try retrying("set the death signal") { guardian_die_with_parent() }
     if getppid() != parent { throw SystemError("stay without the finisher", errno: ESRCH) }
     try filter(network: network)
+    return owner
+  }
+
+  private static func giveUpRights(_ uid: UInt32) throws(SystemError) -> Owner {
+    guard geteuid() == 0, uid != 0 else { return .same(geteuid(), nil) }
+    do {
+      _ = try retrying("leave all groups") { setgroups(0, nil) }
+      _ = try retrying("change the group") { guardian_become_group(uid) }
+      _ = try retrying("change the user") { guardian_become_user(uid) }
+      return .user(uid)
+    } catch  where error.errno == EPERM || error.errno == EINVAL {
+      // Root without CAP_SETUID or CAP_SETGID, or of a user namespace that knows no other user: it
+      // has little to give up, and gives up that. The filter lets it write no file.
+      _ = try retrying("drop all capabilities") { guardian_drop_capabilities() }
+      return .same(geteuid(), error)
+    }
+  }
+
+  /// Enters, to see whether it can: for `guardianctl doctor`.
+  static func check() -> Int32 {
+    do {
+      let owner = try enter(uid: workerUID(program: nil), seconds: 10, network: false, parent: getppid())
+      complain("system calls are filtered; \(owner)")
+      return 0
+    } catch {
+      complain("\(error)")
+      return 1
+    }
   }
 
   private static func limit(_ what: guardian_limit, _ value: UInt64) throws(SystemError) {

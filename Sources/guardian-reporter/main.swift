@@ -1,11 +1,12 @@
 // guardian's reporter: one process a crash. `report` is the finisher, which keeps guardian's
 // rights, reads nothing of the program but our own JSON and moves folders; it starts `worker`,
-// which has no rights and reads the program's memory.
+// which has no rights and reads the program's memory. `check` only looks whether that can be had.
 import Glibc
 import Reports
 
 switch CommandLine.arguments.dropFirst().first {
 case "report": exit(Finisher.run(Array(CommandLine.arguments.dropFirst(2))))
+case "check": exit(Sandbox.check())
 case "worker": exit(Worker.run(Array(CommandLine.arguments.dropFirst(2))))
 default:
   complain(

@@ -87,15 +87,16 @@ struct Guardians {
       runtimes.append(system.runtime)
       states.append(system.state)
     }
+    runtimes.append(Places.lastResort(uid: geteuid()))
     if let folder = command.runtimeDirectory {
       places = [
         GuardianPlace(name: name ?? SafeText.lastComponent(folder), folder: folder)
       ]
       isNamed = true
-      stateFolders = []
+      stateFolders = command.stateDirectory.map { [$0] } ?? []
     } else if let name {
       isNamed = true
-      stateFolders = states.map { $0 + "/" + name }
+      stateFolders = command.stateDirectory.map { [$0] } ?? states.map { $0 + "/" + name }
       let found = runtimes.map { GuardianPlace(name: name, folder: $0 + "/" + name) }
       var status = stat()
       let others = Self.ofOtherUsers(besides: runtimes).filter { $0.name == name }
@@ -148,40 +149,76 @@ struct Guardians {
     return stateFolders.contains { unsafe stat($0, &status) == 0 }
   }
 
+  /// Of the named one, whose guardian does not run: how it left, as its state file tells.
+  private func dead(_ place: GuardianPlace) -> ControlStatus {
+    var status = ControlStatus(
+      name: place.name, state: "dead", sentence: "\(place.name): no guardian runs")
+    for folder in stateFolders {
+      guard let farewell = Farewell.read(stateDirectory: folder) else { continue }
+      status.sentence = farewell.sentence(place.name)
+      status.lastEnding = farewell.ending
+      status.lastEndingTime = farewell.time
+      status.lastReport = farewell.report
+      status.startAgain = farewell.startAgain
+      status.stateDirectory = folder
+      break
+    }
+    return status
+  }
+
+  private func noGuardian(_ place: GuardianPlace) -> ControlError {
+    let status = dead(place)
+    var text = status.sentence
+    if status.lastReport != nil { text += "; its report: guardianctl -n \(place.name) show latest" }
+    if let again = status.startAgain { text += "; start it again with: \(again)" }
+    return ControlError(text, status: 3)
+  }
+
   /// The only one that is meant, connected.
   func one(_ request: ControlRequest) throws(ControlError) -> Conversation {
     if isNamed {
       let place = places[0]
       switch place.connect() {
       case .connected(let socket): return try Conversation(place, socket, request)
-      case .dead: throw ControlError("'\(place.name)': no guardian runs", status: 3)
+      case .dead: throw noGuardian(place)
       case .missing:
+        if wasThere { throw noGuardian(place) }
         throw ControlError(
-          wasThere
-            ? "'\(place.name)': no guardian runs"
-            : "there is no guarded program '\(place.name)' (looked in '\(place.folder)')",
-          status: wasThere ? 3 : 4)
-      case .unreachable(let error): throw ControlError("\(error)", status: Self.status(error))
+          "there is no guarded program '\(place.name)' (looked in '\(place.folder)')", status: 4)
+      case .unreachable(let error):
+        throw ControlError(Self.words(error, place), status: Self.status(error))
       }
     }
     var found: [(GuardianPlace, PacketSocket)] = []
-    var failure: SystemError?
+    var failure: (SystemError, GuardianPlace)?
     // Without a name only one's own are meant.
     for place in places where !place.isOfAnother {
       switch place.connect() {
       case .connected(let socket): found.append((place, socket))
-      case .unreachable(let error): failure = error
+      case .unreachable(let error): failure = (error, place)
       case .dead, .missing: break
       }
     }
     if found.count == 1 { return try Conversation(found[0].0, found[0].1, request) }
     if found.isEmpty {
-      if let failure { throw ControlError("\(failure)", status: Self.status(failure)) }
+      if let (error, place) = failure {
+        throw ControlError(Self.words(error, place), status: Self.status(error))
+      }
       throw ControlError("no guardian of this user runs", status: 3)
     }
     throw ControlError(
       "there are \(found.count) guarded programs, name one: "
         + found.prefix(8).map(\.0.name).joined(separator: ", "), status: 64)
+  }
+
+  /// Another user's guardian is named as such.
+  private static func words(_ error: SystemError, _ place: GuardianPlace) -> String {
+    guard status(error) == 77, let owner = try? Files.status(place.folder).user else {
+      return "\(place.name): \(error)"
+    }
+    let name = unsafe getpwuid(owner).map { unsafe String(cString: $0.pointee.pw_name) }
+    return "\(place.name) belongs to \(name ?? "user \(owner)"): "
+      + (owner == 0 ? "use sudo" : "ask as that user or as root")
   }
 
   private static func status(_ error: SystemError) -> Int32 {
@@ -198,29 +235,14 @@ struct Guardians {
         let talk = try? Conversation(place, socket, .status)
         asked.append((place, talk, talk == nil ? Self.stuck(place) : nil))
       case .unreachable(let error):
-        asked.append(
-          (
-            place, nil,
-            ControlStatus(name: place.name, state: "unreachable", sentence: "\(error)")
-          ))
+        var status = ControlStatus(
+          name: place.name, state: "unreachable", sentence: Self.words(error, place))
+        status.exit = Self.status(error)
+        asked.append((place, nil, status))
       case .dead:
-        if isNamed {
-          asked.append(
-            (
-              place, nil,
-              ControlStatus(
-                name: place.name, state: "dead", sentence: "\(place.name): no guardian runs")
-            ))
-        }
+        if isNamed { asked.append((place, nil, dead(place))) }
       case .missing:
-        if isNamed, wasThere {
-          asked.append(
-            (
-              place, nil,
-              ControlStatus(
-                name: place.name, state: "dead", sentence: "\(place.name): no guardian runs")
-            ))
-        }
+        if isNamed, wasThere { asked.append((place, nil, dead(place))) }
       }
     }
     let end = Clock.monotonic + .seconds(3)
@@ -248,7 +270,9 @@ struct Guardians {
   }
 
   private static func stuck(_ place: GuardianPlace) -> ControlStatus {
-    ControlStatus(
+    var status = ControlStatus(
       name: place.name, state: "unreachable", sentence: "\(place.name): guardian does not answer")
+    status.exit = 69
+    return status
   }
 }

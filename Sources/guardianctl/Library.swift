@@ -1,4 +1,7 @@
-// Every stored report that a command may mean: of the named program, or of all of this user.
+// Every stored report that a command may mean: of the named program, or of all of this user. A
+// unit's state folder lies in the system's place, whoever its user is, and a guardian that runs says
+// where its own lies.
+import Control
 import FoundationEssentials
 import Glibc
 import Kernel
@@ -41,32 +44,22 @@ struct Library {
   private let places: [String]
 
   init(_ command: ControlCommand, environment: [String: String]) throws(ControlError) {
-    let state = Places(uid: geteuid(), environment: environment, canBeMade: StartCheck.canBeMade)
-      .state
-    var directories: [String]
-    if let directory = command.stateDirectory {
-      directories = [directory]
-    } else if let name = command.name {
-      directories = [state + "/" + name]
-    } else {
-      do {
-        directories = try KernelStoreCalls().list(state).map { state + "/" + $0 }
-      } catch {
-        throw ControlError("\(error)", status: error.errno == EACCES ? 77 : 66)
-      }
-    }
+    let directories = try Self.directories(command, environment)
     let isNamed = command.stateDirectory != nil || command.name != nil
-    places = directories.isEmpty ? [state] : directories
+    var status = stat()
+    let existing = directories.filter { unsafe stat($0, &status) == 0 }
+    if existing.isEmpty, isNamed {
+      let cause = errno
+      throw ControlError(
+        directories.count == 1
+          ? "there is no state folder '\(directories[0])': \(SystemError.text(cause))"
+          : "there is no state folder of '\(command.name ?? "")': looked for "
+            + directories.map { "'\($0)'" }.joined(separator: ", "), status: 66)
+    }
+    places = existing.isEmpty ? Self.roots(environment) : existing
     var found: [StoredReport] = []
     var unfinished: [StoredReport] = []
-    for directory in directories {
-      var status = stat()
-      guard unsafe stat(directory, &status) == 0 else {
-        let cause = errno
-        if !isNamed { continue }
-        throw ControlError(
-          "there is no state folder '\(directory)': \(SystemError.text(cause))", status: 66)
-      }
+    for directory in existing {
       let store = ReportStore(directory: directory + "/reports")
       // Looked at first: what moves on meanwhile is seen below.
       unfinished += store.unfinished().map {
@@ -81,8 +74,11 @@ struct Library {
               folder: report.folder))
         }
       } catch {
-        if isNamed { throw ControlError("\(error)", status: error.errno == EACCES ? 77 : 66) }
-        Output.error("\(error)")
+        if existing.count == 1 {
+          throw ControlError("\(error)", status: error.errno == EACCES ? 77 : 66)
+        }
+        // Of other users' programs there is nothing to say to who asked for all.
+        if isNamed || error.errno != EACCES { Output.error("\(error)") }
       }
     }
     reports = found.sorted { $0.id > $1.id }
@@ -122,6 +118,36 @@ struct Library {
     return begun.isEmpty ? reports : (reports + begun).sorted { $0.id > $1.id }
   }
 
+  /// This user's place, and the system's.
+  private static func roots(_ environment: [String: String]) -> [String] {
+    let own = Places(uid: geteuid(), environment: environment, canBeMade: StartCheck.canBeMade)
+      .state
+    let system = Places(uid: 0, environment: [:]).state
+    return own == system ? [own] : [own, system]
+  }
+
+  private static func directories(
+    _ command: ControlCommand, _ environment: [String: String]
+  ) throws(ControlError) -> [String] {
+    if let directory = command.stateDirectory { return [directory] }
+    var result: [String] = []
+    for (index, root) in roots(environment).enumerated() {
+      if let name = command.name {
+        result.append(root + "/" + name)
+        continue
+      }
+      do {
+        result += try KernelStoreCalls().list(root).map { root + "/" + $0 }
+      } catch  where index == 0 {
+        throw ControlError("\(error)", status: error.errno == EACCES ? 77 : 66)
+      } catch {}
+    }
+    let running = try Guardians(command, operand: nil, environment: environment).statuses()
+    result += running.compactMap(\.stateDirectory)
+    var seen: Set<String> = []
+    return result.filter { seen.insert($0).inserted }
+  }
+
   /// "latest", nothing, or the beginning of an id that only one report has.
   func find(_ word: String?) throws(ControlError) -> StoredReport {
     let reports = readable
@@ -135,7 +161,8 @@ struct Library {
     case 1: return matching[0]
     case 0:
       throw ControlError(
-        "there is no report '\(word)' in \(placesText); 'guardianctl reports' lists them",
+        "there is no report '\(word)' in \(placesText); 'guardianctl reports' lists them, --name "
+          + "names a program",
         status: 1)
     default:
       throw ControlError(

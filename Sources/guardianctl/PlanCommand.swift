@@ -101,7 +101,7 @@ enum PlanCommand {
     } catch {
       // A plan needs no command; then it is what is missing.
       if let found = try? read(words + ["program"]) { return found }
-      throw ControlError(error.line(program: "guardian", consequence: nil), status: 64)
+      throw ControlError(error.line(program: nil, consequence: nil), status: 64)
     }
     throw ControlError("'plan' takes guardian's options behind --", status: 64)
   }

@@ -44,7 +44,7 @@ enum ReportsCommand {
       return
     }
     let short = library.shortIDs()
-    var table = [["ID", "TIME", "KIND", "COUNT", "WHAT"]]
+    var table = [["ID", "TIME (UTC)", "KIND", "COUNT", "WHAT"]]
     for (row, stored) in zip(rows, library.reports) {
       // To the second; the day first, as it sorts.
       let time = row.time.map { String($0.prefix(19).map { $0 == "T" ? " " : $0 }) } ?? "?"

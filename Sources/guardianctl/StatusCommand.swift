@@ -55,7 +55,12 @@ enum StatusCommand {
         ending + (status.lastEndingTime.map { ", " + Self.second($0) } ?? "")
       })
     row("Verdict", status.lastVerdict)
-    row("Last report", status.lastReport)
+    row(
+      "Last report",
+      status.lastReport.map {
+        $0 + (status.state == "dead" ? " (guardianctl -n \(status.name) show latest)" : "")
+      })
+    row("Start again", status.startAgain)
     row("Next restart", status.nextRestart.map { "in " + time($0) })
     row("Handler", status.handler)
     row("Command", status.command?.joined(separator: " "))

@@ -43,6 +43,7 @@ func perform() throws -> Int32 {
       command.arguments, simulate: command.simulate, environment: environment, json: json)
   case "doctor": return try Doctor.run(command, environment: environment, json: json)
   default:
+    let command = command.takingName
     let library =
       command.verb == "reports"
       ? try Library(command, environment: environment)

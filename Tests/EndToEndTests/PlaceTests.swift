@@ -45,6 +45,30 @@ struct PlaceTests {
     #expect(top.file?.hasSuffix("systemd_service.c") == true)
   }
 
+  @Test(.enabled(if: getuid() == 0, "only root may mount"))
+  func `on a nearly full disk the report is there, with or without its snapshot`() throws {
+    let guardian = try Supervised(
+      name: "full",
+      launcher: [
+        "/bin/sh", "-c",
+        "mkdir -p state && mount -t tmpfs -o size=300k none state && exec \"$@\"", "sh",
+      ],
+      options: ["--max-crashes", "2", "--restart-delay", "1ms"], command: [Place.fixture("e2e_c")])
+    defer { _ = try? run(["umount", "--lazy", guardian.folder.path + "/state"]) }
+    #expect(try guardian.end() == 128 + 11)
+    let reports = try guardian.reports()
+    #expect(!reports.isEmpty, "\(guardian.log)")
+    for (report, _) in reports { #expect(report.ending.signal?.name == "SIGSEGV") }
+    let partial = guardian.folder.path + "/state/reports/partial"
+    #expect(try FileManager.default.contentsOfDirectory(atPath: partial) == [])
+    #expect(!guardian.log.contains("DecodingError"), "\(guardian.log)")
+    // The last message names a report that is there, or none.
+    let last = guardian.log.split(separator: "\n").last { $0.contains("; report ") }
+    if let id = last?.split(separator: " ").last {
+      #expect(reports.contains { $0.folder.hasSuffix(id) }, "\(guardian.log)")
+    }
+  }
+
   @Test func `every crash of a row has a whole report, also where the next life comes at once`()
     throws
   {

@@ -149,6 +149,12 @@ struct SystemdTests {
     #expect(step.systemd["Result"] == "exit-code")
     #expect(step.systemd["ExecMainStatus"] == "139")
     #expect(step.systemd["NRestarts"] == "0")
+    #expect(
+      step.status.hasPrefix("doomed gave up: SIGSEGV")
+        && step.status.contains("4 failures within 10min"), "\(step.status)")
+    #expect(
+      step.text("status.json").contains("systemctl start guardian@doomed.service"),
+      "\(step.text("status.json"))\(step.text("status.error"))")
   }
 
   @Test func `the program's exit status is the unit's`() throws {
@@ -198,6 +204,18 @@ struct SystemdTests {
     #expect(!step.has("survivor"))
   }
 
+  @Test func `under the whole strict profile a report has the function that crashed`() throws {
+    let step = try UnitLife.step("strict")
+    let profile = step.text("strict.conf")
+    for line in ["SystemCallFilter=", "CapabilityBoundingSet=", "ProtectSystem=strict"] {
+      #expect(profile.contains("\n" + line), "\(profile)")
+    }
+    #expect(step.systemd["ExecMainStatus"] == "139")
+    let report = try JSONDecoder().decode(Report.self, from: Data(step.text("report.json").utf8))
+    let crashed = try #require(report.threads.first { $0.crashed })
+    #expect(crashed.frames.first?.function == "lose_the_order", "\(report.capture)")
+  }
+
   @Test func `each ending is one structured entry in the journal that the catalog explains`() throws
   {
     let step = try UnitLife.step("journal")
@@ -210,6 +228,12 @@ struct SystemdTests {
     let doomed = endings.filter { $0["GUARDIAN_NAME"] as? String == "doomed" }
     #expect(live.count >= 2, "\(live)")
     #expect(doomed.count >= 4, "four lives of doomed ended: \(doomed)")
+    // Under the unit's own identifier, and each once: not on standard error as well.
+    #expect(doomed.allSatisfy { $0["SYSLOG_IDENTIFIER"] as? String == "doomed" })
+    let told = entries.compactMap { $0["MESSAGE"] as? String }.filter {
+      $0.contains("doomed (life 1,") && $0.contains("died of SIGSEGV")
+    }
+    #expect(told.count == 1, "\(told)")
     #expect(Set(live.compactMap { $0["MESSAGE_ID"] as? String }).allSatisfy { $0.count == 32 })
     #expect(step.text("explained").contains("Subject: live ended and is started again"))
     #expect(step.text("explained").contains("Subject: guardian gave up on doomed"))

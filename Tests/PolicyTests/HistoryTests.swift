@@ -26,7 +26,7 @@ import Testing
     #expect(resumed.history == saved())
     #expect(
       resumed.sentence
-        == "guardian ended without a word last time: the failure count goes on (1 earlier failure)"
+        == "guardian was killed last time: the failure count goes on (1 earlier failure)"
     )
   }
 

@@ -121,6 +121,35 @@ import Testing
     #expect(report.kind == .crash)
   }
 
+  @Test func `a signal that was sent names its sender in the headline`() {
+    var record = Self.record(signal: 11, code: 0)
+    record.senderPID = 99
+    var incident = Samples.incident()
+    incident.ring = Self.ring(record)
+    incident.senderName = "bash"
+    var report = PlainReport.make(from: incident)
+    report.threads = Samples.report().threads
+    #expect(
+      ReportText.headline(report) == "SIGSEGV sent by bash (pid 99), life 3 of api, up 2 h")
+    incident.senderName = nil
+    #expect(
+      ReportText.headline(PlainReport.make(from: incident))
+        == "SIGSEGV sent by pid 99, life 3 of api, up 2 h")
+  }
+
+  @Test func `who is killed by guardian is told so, and of others nothing is claimed`() {
+    let killed = Ending.Status.signaled(Signal(rawValue: 9), coreDumped: false)
+    var incident = Samples.incident(killed)
+    #expect(
+      PlainReport.make(from: incident).exception?.reason
+        == "killed: by another process, by itself, or by the kernel for lack of memory")
+    incident.ending = Ending(status: killed, cause: .stopTimeout)
+    incident.stopTimeout = .seconds(3)
+    #expect(
+      PlainReport.make(from: incident).exception?.reason
+        == "killed by guardian: it did not stop within 3s of SIGTERM")
+  }
+
   @Test func `a non-canonical address is found in its register`() {
     var record = Self.record(signal: 11, code: 128)
     record.registers[13] = 0xdead_beef_dead_beef

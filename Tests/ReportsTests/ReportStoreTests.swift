@@ -64,6 +64,39 @@ private final class FailingCalls: StoreCalls {
   }
 }
 
+/// A file system of so many bytes: a write that does not fit is torn, as the kernel's.
+private struct SmallDisk: StoreCalls {
+  let real = KernelStoreCalls()
+  let directory: String
+  let capacity: Int
+
+  private func used(_ path: String) -> Int {
+    var status = stat()
+    guard lstat(path, &status) == 0 else { return 0 }
+    guard status.st_mode & S_IFMT == S_IFDIR else { return Int(status.st_size) }
+    return ((try? real.list(path)) ?? []).reduce(0) { $0 + used(path + "/" + $1) }
+  }
+  func write(_ path: String, _ bytes: [UInt8], sync: Bool) throws(SystemError) {
+    try real.write(path, [], sync: false)
+    let room = max(0, capacity - used(directory))
+    try real.write(path, Array(bytes.prefix(room)), sync: false)
+    if bytes.count > room { throw SystemError("write", path, errno: ENOSPC) }
+  }
+  func makeFolder(_ path: String) throws(SystemError) { try real.makeFolder(path) }
+  func read(_ path: String, limit: Int) throws(SystemError) -> [UInt8]? {
+    try real.read(path, limit: limit)
+  }
+  func rename(_ from: String, to: String) throws(SystemError) { try real.rename(from, to: to) }
+  func removeFile(_ path: String) throws(SystemError) { try real.removeFile(path) }
+  func removeFolder(_ path: String) throws(SystemError) { try real.removeFolder(path) }
+  func list(_ path: String) throws(SystemError) -> [String] { try real.list(path) }
+  func bytes(inFolder path: String) throws(SystemError) -> UInt64 {
+    try real.bytes(inFolder: path)
+  }
+  func sync(_ path: String) throws(SystemError) {}
+  func freeBytes(_ path: String) throws(SystemError) -> UInt64 { UInt64(capacity) }
+}
+
 @Suite struct ReportStoreTests {
   private let scratch = Scratch()
   private var directory: String { scratch.path + "/reports" }
@@ -296,6 +329,48 @@ private final class FailingCalls: StoreCalls {
       let index = GroupIndex(text: Array("guardian.groups/1\nremoved ".utf8) + bytes)
       #expect(index.wasDamaged)
     }
+  }
+
+  @Test func `on a full disk the report wins over the snapshot`() throws {
+    let disk = SmallDisk(directory: scratch.path, capacity: 64 << 10)
+    let small = ReportStore(directory: directory, calls: disk)
+    var report = Samples.report()
+    report.attachments = [Attachment(name: "core", bytes: 64 << 10)]
+    let folder = try small.begin(Samples.id)
+    #expect(throws: SystemError.self) {
+      try disk.write(folder.path + "/core", [UInt8](repeating: 7, count: 80 << 10), sync: false)
+    }
+    try folder.writePlain(
+      report, ring: [UInt8](repeating: 1, count: 80 << 10), stderr: Array("oops\n".utf8))
+    let files = try KernelStoreCalls().list(folder.path)
+    #expect(files == ["report.json", "report.txt", "stderr.log"])
+    let json = try KernelStoreCalls().read(folder.path + "/report.json", limit: 1 << 20) ?? []
+    let text = try python(
+      "import json,sys; r=json.load(sys.stdin); print(r['capture']['defects'][-1], r['attachments'])",
+      json)
+    #expect(
+      text
+        == "No space left on device: the snapshot was removed to make room for the report []\n")
+    // The finisher's part needs room for a second one.
+    try small.finish(report)
+    #expect(try store.reports().map(\.id) == [Samples.id])
+  }
+
+  @Test func `where no report can be written there is none, and nothing is adopted without one`()
+    throws
+  {
+    let disk = SmallDisk(directory: scratch.path, capacity: 1 << 10)
+    let small = ReportStore(directory: directory, calls: disk)
+    let folder = try small.begin(Samples.id(1))
+    #expect(throws: SystemError.self) {
+      try folder.writePlain(Samples.report(id: Samples.id(1)), ring: [1], stderr: [1])
+    }
+    #expect(try KernelStoreCalls().list(folder.path).isEmpty)
+    try KernelStoreCalls().write(folder.path + "/ring", [1, 2, 3], sync: false)
+    #expect(try small.adoptOrphans(program: Samples.program()).isEmpty)
+    #expect(try store.reports().isEmpty)
+    // There is room again.
+    #expect(try KernelStoreCalls().list(store.path(.partial)) == [Samples.id(1).text])
   }
 
   @Test func `a report that cannot be written stays where it is`() throws {

@@ -82,6 +82,50 @@ import Testing
     #expect(try KernelStoreCalls().list(store.path(.partial)).isEmpty)
   }
 
+  @Test(
+    .enabled(if: getuid() == 0, "only root has capabilities to be without"),
+    arguments: [
+      ["setpriv", "--bounding-set", "-all"], ["unshare", "--user", "--map-root-user"],
+    ])
+  func `root that may not become another user still gives names`(launcher: [String]) throws {
+    if try run(launcher + ["true"], folder: Scratch()).status != 0 { return }
+    try incident()
+    let result = try run(
+      launcher + [
+        Self.tool("guardian-reporter"), "report", "--folder", store.path(.partial, Samples.id),
+        "--store", store.directory,
+      ], folder: scratch)
+    #expect(result.status == 0)
+    #expect(try look("r['capture']['defects'], c['frames'][0]['function']") == "[] report_victim\n")
+    let check = try run(launcher + [Self.tool("guardian-reporter"), "check"], folder: scratch)
+    #expect(check.status == 0)
+    let said = try KernelStoreCalls().read(scratch.path + "/.errors", limit: 4096) ?? []
+    #expect(String(decoding: said, as: UTF8.self).contains("without its capabilities"))
+  }
+
+  @Test func `a folder without a report is said so in guardian's own words`() throws {
+    try KernelStoreCalls().makeFolder(state)
+    try store.prepare()
+    let folder = try store.begin(Samples.id)
+    for json in [nil, "", "{\"schema\":"] {
+      if let json {
+        try KernelStoreCalls().write(folder.path + "/report.json", Array(json.utf8), sync: false)
+      }
+      #expect(try reporter() != 0)
+      let said = try KernelStoreCalls().read(scratch.path + "/.errors", limit: 4096) ?? []
+      let text = String(decoding: said, as: UTF8.self)
+      #expect(text.contains("report.json"))
+      #expect(!text.contains("DecodingError") && !text.contains("dataCorrupted"), "\(text)")
+    }
+  }
+
+  @Test func `the sandbox can be tried, and doctor says what it saw`() throws {
+    let doctor = try control(["doctor"])
+    let line = doctor.output.split(separator: "\n").first { $0.contains("  sandbox  ") }
+    #expect(line?.hasPrefix("ok ") == true, "\(doctor.output)")
+    #expect(line?.contains("system calls are filtered; ") == true)
+  }
+
   @Test func `a core of rubbish leaves the plain report and says so`() throws {
     try incident(core: (0..<4096).map { UInt8(truncatingIfNeeded: $0 &* 7) })
     #expect(try reporter() == 0)

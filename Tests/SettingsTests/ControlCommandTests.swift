@@ -53,7 +53,7 @@ private func parsed(
     ([], "there is no command; guardianctl --help lists them"),
     (["shwo"], "unknown command 'shwo'; did you mean 'show'?"),
     (["xyzzy"], "unknown command 'xyzzy'"),
-    (["reports", "x"], "'reports' takes fewer arguments: guardianctl reports"),
+    (["reports", "x", "y"], "'reports' takes fewer arguments: guardianctl reports [NAME]"),
     (["signal"], "'signal' needs more arguments: guardianctl signal SIGNAL [NAME]"),
     (["show", "--jsn"], "unknown option '--jsn'; did you mean '--json'?"),
     (["show", "--name"], "option '--name' needs a value: --name=NAME"),

@@ -163,6 +163,11 @@ import Testing
     let deliveries = try configuration(["--config", file]).deliveries
     #expect(
       deliveries.map { $0["to"]?.value } == [.string("sentry:x"), .string("mail:y")])
+    // Nothing is delivered yet, and that is said.
+    let warnings = try configuration(["--config", file]).warnings
+    #expect(warnings.count == 1)
+    #expect(warnings.first?.hasPrefix("guardian: \(file): [[deliver]] is read, but") == true)
+    #expect(try configuration().warnings.isEmpty)
   }
 
   @Test func `everything after two dashes or the first other word is the command`() throws {

@@ -91,6 +91,48 @@ private let lives = ["/bin/sh", "-c", "echo pid $$; exec sleep 1000"]
     #expect(gone.output.contains("no guardian runs"))
   }
 
+  @Test func `tells of a guardian that gave up when, why, and what starts it again`() throws {
+    let guardian = try Guardian(
+      ["--name", "api", "--max-crashes", "1", "--restart-delay", "1ms"],
+      ["/bin/sh", "-c", "exit 3"])
+    #expect(try guardian.run() == .exited(3))
+    let words = ["--state-directory", guardian.state]
+    let status = try guardian.control(words + ["status"])
+    #expect(status.left == .exited(3))
+    #expect(status.output.hasPrefix("api gave up at "), "\(status.output)")
+    for part in [
+      " UTC, last exit status 3: 2 failures within 10min, max-crashes is 1: life 1 exit status 3",
+      "(guardianctl -n api show latest)", "Start again: ", "--max-crashes 1",
+    ] {
+      #expect(status.output.contains(part), "\(part): \(status.output)")
+    }
+    let why = try guardian.control(words + ["why"])
+    #expect(why.left == .exited(3))
+    #expect(why.errors.contains("api gave up at "), "\(why.errors)")
+    #expect(why.errors.contains("start it again with: "))
+    let json = try guardian.control(words + ["status", "--json"])
+    #expect(json.member("state") == "\"dead\"")
+    #expect(json.member("last_ending") == "\"exit status 3\"")
+    #expect(json.isSafeToShow)
+  }
+
+  @Test(.enabled(if: geteuid() == 0))
+  func `names whose guardian it is that does not answer another user, and leaves with 77`() throws {
+    let guardian = try Guardian(["--name", "api"], lives)
+    _ = try guardian.programPID()
+    for verb in ["status", "why"] {
+      let outcome = try Outcome(
+        Process([
+          "setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", guardianctl,
+          "--runtime-directory", guardian.runtime, "--name", "api", verb,
+        ]))
+      #expect(outcome.left == .exited(77))
+      #expect(
+        (outcome.output + outcome.errors).contains("api belongs to root: use sudo"),
+        "\(outcome.output)\(outcome.errors)")
+    }
+  }
+
   @Test func `says when the next life begins, and how the last one ended`() throws {
     let guardian = try Guardian(
       ["--restart-delay", "1h", "--restart-delay-max", "1h"], ["/bin/sh", "-c", "exit 7"])
@@ -380,6 +422,29 @@ private let lives = ["/bin/sh", "-c", "echo pid $$; exec sleep 1000"]
   @Test func `says what it does not understand`() throws {
     #expect(try control(["plan", "--simulate", "segv@never"]).left == .exited(64))
     #expect(try control(["plan", "--", "--max-crashes", "many"]).left == .exited(64))
+  }
+}
+
+@Suite struct `guardianctl reports` {
+  @Test func `asks a running guardian where its reports lie, and takes a name`() throws {
+    let guardian = try Guardian(
+      ["--name", "api", "--restart-delay", "1h", "--restart-delay-max", "1h"],
+      ["/bin/sh", "-c", "exit 7"])
+    _ = try eventually("a final report") {
+      (try Files.list(guardian.state + "/reports/new")).isEmpty ? nil : true
+    }
+    for words in [["reports"], ["reports", "api"], ["--name", "api", "reports"]] {
+      let outcome = try guardian.control(words)
+      #expect(outcome.left == .exited(0))
+      #expect(outcome.output.contains("exit 7"), "\(words): \(outcome.errors)")
+      #expect(outcome.output.hasPrefix("ID "))
+      #expect(outcome.output.contains("TIME (UTC)"))
+    }
+    #expect(try guardian.control(["show", "api"]).output.hasPrefix("exit 7, life "))
+    #expect(try guardian.control(["show", "api", "latest"]).left == .exited(0))
+    let unknown = try control(["reports", "there-never-was-such-a-one"])
+    #expect(unknown.left == .exited(66))
+    #expect(unknown.errors.contains("there is no state folder"))
   }
 }
 

@@ -192,6 +192,82 @@ import Testing
   }
 }
 
+@Suite struct `The runtime folder` {
+  private let lives = ["/bin/sh", "-c", "echo pid $$; exec sleep 1000"]
+
+  @Test func `that somebody removes is made again, and guardianctl reaches guardian again`() throws
+  {
+    let guardian = try Guardian(["--name", "api", "--stable-after", "1ms"], lives)
+    var pid = try guardian.programPID()
+    for count in 2...3 {
+      Scratch.remove(guardian.runtime)
+      kill(pid, SIGKILL)
+      pid = try guardian.programPID(count)
+    }
+    let status = try eventually("an answer") {
+      let asked = try Process([
+        Root.path + "/.build/release/guardianctl", "--runtime-directory", guardian.runtime,
+        "status",
+      ])
+      return try asked.wait() == .exited(0) ? asked.outputText : nil
+    }
+    #expect(status.hasPrefix("api life 3, pid \(pid) is running"))
+    #expect(!guardian.process.errorText.contains("without the crash handler"))
+    #expect(try guardian.stop() == .exited(143))
+  }
+
+  @Test func `that cannot be made again leaves the program without a handler, said once`() throws {
+    let guardian = try Guardian(["--stable-after", "1ms"], lives)
+    var pid = try guardian.programPID()
+    Scratch.remove(guardian.runtime)
+    try Files.replace(guardian.runtime, with: [])
+    for count in 2...4 {
+      kill(pid, SIGKILL)
+      pid = try guardian.programPID(count)
+    }
+    let said = guardian.process.errorText
+    #expect(said.split(separator: "\n").count { $0.contains("without the crash handler") } == 1)
+    #expect(try guardian.stop() == .exited(143))
+    #expect(try guardian.reportText(1).contains("\"handler\": \"none: "))
+  }
+
+  @Test func `may be a link of ours to a folder of ours, as DynamicUser= has it`() throws {
+    let scratch = Scratch()
+    try Files.makeDirectory(scratch.path + "/private", mode: 0o700)
+    #expect(symlink(scratch.path + "/private", scratch.path + "/run") == 0)
+    #expect(try Guardian([], ["/bin/true"], in: scratch).run() == .exited(0))
+    #expect(try Files.list(scratch.path + "/private") == ["lock"])
+    guard geteuid() == 0 else { return }
+    // Anybody else's link is refused.
+    #expect(lchown(scratch.path + "/run", 65534, 65534) == 0)
+    let refused = try Guardian([], ["/bin/true"], in: scratch)
+    #expect(try refused.run() == .exited(71))
+    #expect(refused.process.errorText.contains("give --runtime-directory a writable folder"))
+  }
+
+  @Test(.enabled(if: geteuid() == 0)) func `lies in memory where /run cannot be written to`() throws
+  {
+    let scratch = Scratch()
+    let inside = [
+      "unshare", "--mount", "sh", "-c", "mount -t tmpfs -o ro none /run && exec \"$@\"", "sh",
+    ]
+    if try Process(inside + ["true"]).wait() != .exited(0) { return }
+    let name = "test-ro-" + Randomness.hex(bytes: 6)
+    let guardian = try Process(
+      inside + [
+        Root.guardian, "--name", name, "--state-directory", scratch.path + "/state", "--",
+      ] + lives)
+    defer { Scratch.remove("/dev/shm/guardian-0/" + name) }
+    try eventually("the program: \(guardian.errorText)") {
+      guardian.outputText.contains("pid ") ? true : nil
+    }
+    let status = try Process([Root.path + "/.build/release/guardianctl", "status", name])
+    #expect(try status.wait() == .exited(0))
+    guardian.signal(SIGTERM)
+    #expect(try guardian.wait() == .exited(143))
+  }
+}
+
 @Suite struct `A name` {
   @Test func `that is taken is refused with its holder's pid`() throws {
     let scratch = Scratch()

@@ -1,0 +1,66 @@
+// How the last guardian of a name left: facts in its state file beside the failure count, for
+// guardianctl when nobody answers any more. Written by guardian, read by its own user or root.
+import Kernel
+import Reports
+
+package struct Farewell: Hashable, Sendable {
+  package enum Way: String, Sendable {
+    case gaveUp = "gave-up"
+    case stopped
+    /// It did not say: it was killed.
+    case none
+  }
+  package var way: Way
+  /// RFC 3339; nil: not told.
+  package var time: String?
+  /// The last verdict's sentence.
+  package var reason: String?
+  /// The last life's ending, in words.
+  package var ending: String?
+  /// What guardian left with.
+  package var exit: String?
+  /// The last report's id.
+  package var report: String?
+  /// A command line that starts it again.
+  package var startAgain: String?
+
+  package init(_ way: Way) { self.way = way }
+
+  private static var keys: [(String, WritableKeyPath<Farewell, String?>)] {
+    [
+    ("left-at", \.time), ("left-because", \.reason), ("left-after", \.ending),
+    ("left-with", \.exit), ("left-report", \.report), ("start-again", \.startAgain),
+    ]
+  }
+
+  /// What is added to the state file; `way` stands there already.
+  package var facts: [(key: String, value: String)] {
+    Self.keys.compactMap { key, field in self[keyPath: field].map { (key, $0) } }
+  }
+
+  /// nil: there is no state file, or none that may be read.
+  package static func read(stateDirectory: String) -> Farewell? {
+    guard let text = try? Files.readText(stateDirectory + "/state", limit: 4 << 20),
+      text.hasPrefix("guardian.state/"), text.hasSuffix("\nend\n")
+    else { return nil }
+    var farewell = Farewell(.none)
+    for line in text.split(separator: "\n") {
+      guard let space = line.firstIndex(of: " ") else { continue }
+      let value = String(line[line.index(after: space)...])
+      if line[..<space] == "departure" { farewell.way = Way(rawValue: value) ?? .none }
+      for (key, field) in keys where line[..<space] == key { farewell[keyPath: field] = value }
+    }
+    return farewell
+  }
+
+  /// One line for people.
+  package func sentence(_ name: String) -> String {
+    let at = time.map { " at " + String($0.prefix(19).map { $0 == "T" ? " " : $0 }) + " UTC" } ?? ""
+    let why = reason.map { ": " + $0 } ?? ""
+    switch way {
+    case .gaveUp: return "\(name) gave up\(at)" + (ending.map { ", last \($0)" } ?? "") + why
+    case .stopped: return "\(name): no guardian runs; it left\(at)\(why)"
+    case .none: return "\(name): no guardian runs; the last one was killed"
+    }
+  }
+}
