@@ -122,7 +122,7 @@ let package = Package(
     .testTarget(
       name: "SupervisionTests",
       dependencies: [
-        "CSpawn", "Control", "Kernel", "Policy", "Reports", "Settings", "Supervision",
+        "CSpawn", "Control", "Kernel", "Policy", "Reports", "Ring", "Settings", "Supervision",
       ],
       swiftSettings: tested),
     .testTarget(

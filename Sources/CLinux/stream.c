@@ -117,11 +117,6 @@ bool guardian_same_file(int first, int second) {
          a.st_ino == b.st_ino && (S_ISSOCK(a.st_mode) || S_ISFIFO(a.st_mode));
 }
 
-void guardian_forget_linger(int descriptor) {
-  struct linger none = {0, 0};
-  setsockopt(descriptor, SOL_SOCKET, SO_LINGER, &none, sizeof none);
-}
-
 int guardian_pipe(int ends[2]) {
   if (pipe2(ends, O_CLOEXEC) != 0)
     return -1;

@@ -257,6 +257,23 @@ static int run_child(void *argument) {
   return 127;
 }
 
+/* Born there: a move would wait for every processor. Linux 5.7. */
+static pid_t fork_into(int cgroup) {
+  struct clone_args arguments = {.flags = CLONE_INTO_CGROUP, .exit_signal = SIGCHLD};
+  arguments.cgroup = (uint64_t)cgroup;
+  return (pid_t)syscall(SYS_clone3, &arguments, sizeof arguments);
+}
+
+bool guardian_spawn_may_enter(int cgroup) {
+  pid_t pid = fork_into(cgroup);
+  if (pid == 0)
+    _exit(0);
+  int status = -1;
+  while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+  }
+  return status == 0;
+}
+
 /* Memory is a copy: a pipe that exec closes tells success by its end. */
 static struct guardian_spawn_result spawn_by_fork(struct child *child) {
   struct guardian_spawn_result result = {-1, -1, GUARDIAN_SPAWN_CLONE, 0, 0};
@@ -265,14 +282,8 @@ static struct guardian_spawn_result spawn_by_fork(struct child *child) {
     result.error = errno;
     return result;
   }
-  pid_t pid = -1;
-  if (child->plan->cgroup > 0) {
-    /* Born there: a move would wait for every processor (cgroup v2, Linux 5.7). A cgroup that
-     * went away is no reason not to start. */
-    struct clone_args arguments = {.flags = CLONE_INTO_CGROUP, .exit_signal = SIGCHLD};
-    arguments.cgroup = (uint64_t)child->plan->cgroup;
-    pid = (pid_t)syscall(SYS_clone3, &arguments, sizeof arguments);
-  }
+  pid_t pid = child->plan->cgroup > 0 ? fork_into(child->plan->cgroup) : -1;
+  /* A cgroup that went away is no reason not to start. */
   if (pid < 0)
     pid = (pid_t)syscall(SYS_clone, SIGCHLD, NULL, NULL, NULL, NULL);
   if (pid == 0) {

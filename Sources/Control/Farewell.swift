@@ -11,6 +11,8 @@ package struct Farewell: Hashable, Sendable {
     case none
   }
   package var way: Way
+  /// The program's name, which its folder may not tell.
+  package var name: String?
   /// RFC 3339; nil: not told.
   package var time: String?
   /// The last verdict's sentence.
@@ -28,8 +30,8 @@ package struct Farewell: Hashable, Sendable {
 
   private static var keys: [(String, WritableKeyPath<Farewell, String?>)] {
     [
-    ("left-at", \.time), ("left-because", \.reason), ("left-after", \.ending),
-    ("left-with", \.exit), ("left-report", \.report), ("start-again", \.startAgain),
+      ("name", \.name), ("left-at", \.time), ("left-because", \.reason), ("left-after", \.ending),
+      ("left-with", \.exit), ("left-report", \.report), ("start-again", \.startAgain),
     ]
   }
 

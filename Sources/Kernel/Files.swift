@@ -27,7 +27,6 @@ package struct FileStatus: Hashable, Sendable {
   package var isLink: Bool { mode & S_IFMT == S_IFLNK }
   package var isDirectory: Bool { mode & S_IFMT == S_IFDIR }
   package var isRegular: Bool { mode & S_IFMT == S_IFREG }
-  package var isLink: Bool { mode & S_IFMT == S_IFLNK }
   package var isSocket: Bool { mode & S_IFMT == S_IFSOCK }
   package var permissions: UInt32 { mode & 0o7777 }
 }

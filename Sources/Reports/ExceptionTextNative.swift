@@ -30,6 +30,8 @@ enum CxxText {
         facts.reason = ExceptionText.message(
           [String(lines[end].dropFirst(what.utf8.count))] + rest)
         end += 1 + rest.count
+        // what() of std::bad_alloc and its like is their name.
+        if facts.reason == facts.type { facts.reason = "" }
       }
     } else if let mark = line.find(llvmThrown) {
       let words = line[mark.upperBound...]

@@ -227,7 +227,7 @@ package enum PlainReport {
     case .startTimeout: "start timeout"
     case .health: "health check failed"
     case .stopTimeout: "stop timeout"
-    case .own, .detached, .outOfMemory: nil
+    case .own, .detached, .outOfMemory, .machineDown, .guardianDied: nil
     }
   }
 

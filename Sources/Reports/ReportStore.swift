@@ -259,7 +259,7 @@ package struct ReportStore<Calls: StoreCalls> {
 
   /// What is being written, or was when its reporter died; oldest first.
   package func unfinished() -> [ReportID] {
-    ((try? calls.list(path(.partial))) ?? []).compactMap(ReportID.init).sorted()
+    ((try? calls.list(path(.partial))) ?? []).compactMap { ReportID($0) }.sorted()
   }
 
   /// Final reports, oldest first.
@@ -340,8 +340,9 @@ package struct IncidentFolder<Calls: StoreCalls> {
         let heavy = ["core", "ring", "maps"]
         for name in heavy { try? calls.removeFile(path + "/" + name) }
         report.attachments.removeAll { heavy.contains($0.name) }
-        report.capture.defects.append(
-          "\(SystemError.text(error.errno)): the snapshot was removed to make room for the report")
+        let loss =
+          "\(SystemError.text(error.errno)): the snapshot was removed to make room for the report"
+        if !report.capture.defects.contains(loss) { report.capture.defects.append(loss) }
         try write(&report, sync: sync)
       }
     } catch {

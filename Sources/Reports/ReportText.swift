@@ -91,21 +91,46 @@ package enum ReportText {
     case .hang: return "hang"
     case .crash, .killed, .exit: break
     }
+    if let words = uncaught(report.exception) { return words }
     if let signal = report.ending.signal { return signal.name }
     if let exception = report.exception { return exception.type }
     if let status = report.ending.exitStatus { return "exit \(status)" }
     return "ended, status unknown"
   }
 
-  /// The first frame of the program's own in the crashing thread; where there is none, the
-  /// first that has a name.
+  /// Of an exception that nobody caught, "uncaught shop::PaymentError": SIGABRT says less.
+  private static func uncaught(_ exception: ExceptionFacts?) -> String? {
+    guard let exception, exception.language == "c++",
+      exception.source == .stderr || exception.source == .terminate,
+      !["std::terminate", "pure virtual method call", ""].contains(exception.type)
+    else { return nil }
+    // A class has a name that speaks; "uncaught int" does not.
+    let type = exception.type
+    let isPlain = type.last == "*" || type.split(separator: " ").allSatisfy(plainTypes.contains)
+    return (isPlain ? "uncaught exception of type " : "uncaught ") + short(type)
+  }
+
+  private static let plainTypes: Set<Substring> = [
+    "bool", "char", "signed", "unsigned", "short", "int", "long", "float", "double", "__int128",
+    "wchar_t", "char8_t", "char16_t", "char32_t", "const",
+  ]
+
+  /// The first frame of the program's own in the crashing thread, which in its executable need not
+  /// have a name; where there is none, the first that has a name. A place that the runtime named is
+  /// better than one without a name.
   package static func topFrame(_ report: Report) -> Frame? {
     let crashed = report.telling?.frames ?? []
-    if let own = crashed.first(where: { $0.inApp && ($0.function ?? $0.rawFunction) != nil }) {
-      return own
+    let own = crashed.first { frame in
+      frame.inApp
+        && ((frame.function ?? frame.rawFunction) != nil
+          || frame.modulePath != nil && frame.modulePath == report.program.executable)
     }
+    if let own, (own.function ?? own.rawFunction) != nil { return own }
     let thrown = (report.exception?.frames ?? []).filter { $0.function != nil || $0.file != nil }
-    if let frame = thrown.first(where: \.inApp) ?? thrown.first { return frame }
+    if let frame = thrown.first(where: \.inApp) ?? (own == nil ? thrown.first : nil) {
+      return frame
+    }
+    if let own { return own }
     return crashed.first { ($0.function ?? $0.rawFunction) != nil } ?? crashed.first
   }
 

@@ -102,7 +102,7 @@ package struct ControlOption: Hashable, Sendable {
       "name", short: "n", argument: "NAME", help: "The guarded program that is meant"),
     ControlOption(
       "state-directory", argument: "DIR", completion: .directory,
-      help: "Its state folder, if guardian was given one"),
+      help: "Its state folder"),
     ControlOption(
       "runtime-directory", argument: "DIR", completion: .directory,
       help: "Its runtime folder, if guardian was given one"),

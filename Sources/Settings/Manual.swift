@@ -15,7 +15,7 @@ enum Manual {
       """
       guardian starts COMMAND, keeps it running, and when it dies writes a report that says why: \
       the signal or exit code, every thread's stack with function, file and line, the exception or \
-      abort message, the last lines the program wrote, and the breadcrumbs it left. Then it starts \
+      abort message, the last lines on standard error, and the breadcrumbs it left. Then it starts \
       the program again, under a policy that ends at a maximum crash count. The program need not \
       be changed.
       """)
@@ -62,7 +62,11 @@ enum Manual {
         "The system refused something at the start, as the runtime folder; nothing was started."
       ),
       ("75", "The name is taken by another guardian; nothing was started."),
-      ("78", "A configuration file or variable is wrong, or the program detached itself."),
+      (
+        "78",
+        "A configuration file or variable is wrong, --check found that the program would not start, "
+          + "or the program detached itself."
+      ),
       ("126", "The program cannot be executed."),
       ("127", "There is no such program."),
     ] {
@@ -71,7 +75,15 @@ enum Manual {
     }
     page.section("SIGNALS")
     page.text(
-      "TERM or INT to guardian stops the program and ends guardian. A second one kills at once.")
+      """
+      TERM or INT to guardian stops the program and ends guardian. A second one kills at once. While \
+      no program runs guardian leaves with the code of its last life.
+      """)
+    page.text(
+      """
+      ^C at a terminal goes to the program; its ending within 2 s is a stop that was asked for. ^C \
+      twice within 2 s is an INT to guardian as well.
+      """)
     page.section("ENVIRONMENT")
     page.text(
       """
@@ -91,7 +103,11 @@ enum Manual {
     page.section("FILES")
     for (path, meaning) in [
       ("/etc/guardian/NAME.toml", "Where guardian@NAME.service reads its configuration."),
-      ("/var/lib/guardian/NAME/reports", "The reports; elsewhere without root or as told."),
+      (
+        "/var/lib/guardian/NAME/reports",
+        "The reports; without root below ~/.local/state, with --state-directory below that folder. "
+          + "Their texts are redacted; the files core and ring in them hold memory as it was."
+      ),
     ] {
       page.item(italic(path))
       page.body(meaning)

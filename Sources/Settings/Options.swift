@@ -133,7 +133,7 @@ extension Option {
       help: "Resource limit of the program, named as in prlimit(1)",
       details: """
         Without HARD both limits are SOFT. The units are those of setrlimit(2): bytes, seconds, \
-        or a count. A hard limit above guardian's own needs the capability CAP_SYS_RESOURCE; a \
+        or a count. Of a name that is given twice the last holds. A hard limit above guardian's own needs the capability CAP_SYS_RESOURCE; a \
         limit that cannot be set is a start that failed.
         """),
     .one(

@@ -82,8 +82,8 @@ final class Channel {
 
   /// Where no folder can be made: the program's output still comes to guardian, nothing else does.
   init(
-    withoutFolder life: UInt32, because error: SystemError, streams: StandardStreams,
-    user: Launch.User, loop: EventLoop
+    withoutFolder life: UInt32, because error: SystemError, readinessPipe: Bool,
+    streams: StandardStreams, user: Launch.User, loop: EventLoop
   ) throws(SystemError) {
     self.life = life
     folder = ""
@@ -91,7 +91,7 @@ final class Channel {
     ring = try FileDescriptor.open("/dev/null", O_RDWR)
     bell = try Sockets.silent()
     notify = try Sockets.silent()
-    readiness = nil
+    readiness = readinessPipe ? try ReadinessPipe() : nil
     errors = try ProgramOutput(
       folder: nil, stream: .stderr, sink: streams.error, tap: streams.tap, user: user, loop: loop)
     if let sink = streams.output {

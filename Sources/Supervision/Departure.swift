@@ -1,6 +1,7 @@
 // The two ends of the process: what it was given, and how it leaves.
 import CSpawn
 import Glibc
+import Kernel
 import Policy
 
 /// Signal dispositions and mask as guardian was started with them.
@@ -13,9 +14,13 @@ package struct StartConditions {
 }
 
 package enum ProcessVectors {
-  /// Bytes: they need not be UTF-8.
+  /// Bytes: they need not be UTF-8. Of the kernel: the Swift runtime looks for them before the
+  /// environment, which a preloaded library that sets a variable (libfaketime) has moved.
   package static var arguments: [[UInt8]] {
-    unsafe CStrings.bytes(of: CommandLine.unsafeArgv)
+    if let bytes = try? Files.read("/proc/self/cmdline", limit: 8 << 20), bytes.last == 0 {
+      return bytes.dropLast().split(separator: 0, omittingEmptySubsequences: false).map(Array.init)
+    }
+    return unsafe CStrings.bytes(of: CommandLine.unsafeArgv)
   }
   package static var environment: [[UInt8]] { unsafe CStrings.bytes(of: environ) }
 

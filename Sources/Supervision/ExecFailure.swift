@@ -16,7 +16,11 @@ enum ExecFailure {
       let status = try? file.status()
     else { return nil }
     if status.isDirectory { return "it is a folder" }
+    if errno == EACCES, status.isRegular, !Files.isExecutable(name) {
+      return "it is not executable (chmod +x)"
+    }
     guard status.isRegular, let head = try? file.read(count: headBytes, at: 0) else { return nil }
+    if errno == EACCES, !Files.isExecutable(name) { return "it is not executable (chmod +x)" }
     let isELF = head.starts(with: [0x7f, 0x45, 0x4c, 0x46])
     if head.starts(with: "#!".utf8) {
       guard let words = interpreter(head) else { return "its #! line names no interpreter" }
@@ -24,7 +28,7 @@ enum ExecFailure {
       let ends = words.hasReturn ? ": the line ends in CR LF, as Windows writes it" : ""
       switch errno {
       case ENOENT: return "\(shown) does not exist\(ends)"
-      case EACCES where Files.isExecutable(name): return "\(shown) is not executable"
+      case EACCES: return "\(shown) is not executable"
       case ENOEXEC, ENOTDIR, ELOOP: return "\(shown) cannot be executed\(ends)"
       default: return nil
       }
@@ -34,7 +38,6 @@ enum ExecFailure {
     case ENOEXEC:
       if head.isEmpty { return "it is empty" }
       return isELF ? "it is built for another processor, or damaged" : "it is text with no #! line"
-    case EACCES where !Files.isExecutable(name): return "it is not executable (chmod +x)"
     default: return nil
     }
   }

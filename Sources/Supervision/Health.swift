@@ -182,8 +182,8 @@ final class NetworkProbe: Probe {
       return result(.failed("the request could not be sent"))
     }
     do {
-      // One descriptor, one watch at a time.
-      source = nil
+      // One descriptor, one watch at a time; this very one is alive as long as its handler runs.
+      source?.cancel()
       source = try loop.watch(socket.raw) { [unowned self] _ in readable() }
     } catch { result(.failed("\(error)")) }
   }

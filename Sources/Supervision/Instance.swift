@@ -91,9 +91,16 @@ final class Instance {
       try check(folder)
       let lock = try FileDescriptor.open(
         folder + "/lock", O_RDWR | O_CREAT | O_NOFOLLOW, mode: 0o600)
-      guard try lock.tryLock() else {
+      let end = Clock.monotonic + Limit.leftoverPatience
+      while try !lock.tryLock() {
         let text = (try? lock.read(count: 16, at: 0)) ?? []
         let pid = Int32(String(decoding: text.prefix { $0 > 32 }, as: UTF8.self))
+        // A guardian that was killed while it started a process: until that one is executed, it
+        // has the lock too.
+        if let pid, kill(pid, 0) != 0, errno == ESRCH, Clock.monotonic < end {
+          Clock.pause(.milliseconds(5))
+          continue
+        }
         throw Failure.taken(
           name: name, holder: pid.map { "another guardian, pid \($0)" } ?? "another guardian")
       }

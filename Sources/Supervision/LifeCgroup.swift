@@ -1,35 +1,72 @@
-// The cgroup of the lives, where the service manager has handed guardian a part of the tree
-// (Delegate=yes): whoever is born there is found, frozen and killed with it, wherever it went and
-// whatever it threw away. guardian itself stays where it was put: no controller is switched on
-// below, so nothing forbids it, and systemd's own view of the unit (its main process, its memory
-// events, its kill) stays what it is.
+// A cgroup for each life, where the service manager has handed guardian a part of the tree
+// (Delegate=yes): whoever is born there is found and killed with it, wherever it went and whatever
+// it threw away. guardian itself stays where it was put: no controller is switched on below, so
+// nothing forbids it, and systemd's own view of the unit (its main process, its memory events, its
+// kill) stays what it is.
+//
+// One for each life, because Linux (seen on 6.18) ends at once whatever is cloned into a cgroup
+// that was ever killed by cgroup.kill, unless its parent's was killed as often.
 import CLinux
+import CSpawn
 import Glibc
 import Kernel
 
+/// Removed with its owner, if nobody is left in it.
 final class LifeCgroup {
   /// Below /sys/fs/cgroup.
   let path: String
   private let folder: FileDescriptor
 
-  /// nil: nothing was delegated to us, or it cannot be used.
-  init?() {
-    guard let own = LifeCgroup.own, LifeCgroup.isDelegated(own) else { return nil }
-    path = own + "/life"
-    let full = Cgroup.root + path
-    do {
-      try? Files.makeDirectory(full, mode: 0o755)
-      // Its kill came with Linux 5.14; without it the walk through /proc does as well.
-      guard Files.exists(full + "/cgroup.kill") else { return nil }
-      folder = try FileDescriptor.open(full, O_RDONLY | O_DIRECTORY)
-    } catch { return nil }
+  fileprivate init(_ path: String) throws(SystemError) {
+    self.path = path
+    try Files.makeDirectory(Cgroup.root + path, mode: 0o755)
+    folder = try FileDescriptor.open(Cgroup.root + path, O_RDONLY | O_DIRECTORY)
   }
 
+  deinit { try? Files.removeDirectory(Cgroup.root + path) }
+
   var number: Int32 { folder.raw }
+}
 
-  func remove() { try? Files.removeDirectory(Cgroup.root + path) }
+final class LifeCgroups {
+  private let own: String
+  private var next: LifeCgroup?
+  private var count = 0
+  private static let prefix = "life-"
 
-  private static var own: String? {
+  /// nil: nothing was delegated to us, or it cannot be used.
+  init?() {
+    guard let own = LifeCgroups.ownPath, LifeCgroups.isDelegated(own),
+      // Linux 5.14; without it the walk through /proc does as well.
+      Files.exists(Cgroup.root + own + "/cgroup.kill")
+    else { return nil }
+    self.own = own
+    prepare()
+    guard let next, guardian_spawn_may_enter(next.number) else { return nil }
+  }
+
+  /// Made ahead, while there is time; those that are empty go.
+  func prepare() {
+    if next != nil { return }
+    let names = ((try? Files.list(Cgroup.root + own)) ?? []).filter {
+      $0.hasPrefix(LifeCgroups.prefix)
+    }
+    // One that is in use refuses.
+    for name in names { try? Files.removeDirectory(Cgroup.root + own + "/" + name) }
+    for _ in 0..<Limit.nameAttempts where next == nil {
+      count += 1
+      next = try? LifeCgroup(own + "/" + LifeCgroups.prefix + "\(count)")
+    }
+  }
+
+  /// For the next life.
+  func take() -> LifeCgroup? {
+    prepare()
+    defer { next = nil }
+    return next
+  }
+
+  private static var ownPath: String? {
     ((try? Files.readText("/proc/self/cgroup", limit: 4096)) ?? "").split(separator: "\n")
       .first { $0.hasPrefix("0::/") }.map { String($0.dropFirst(3)) }
   }

@@ -24,5 +24,8 @@ enum Priority {
     if unsafe isRaised { _ = setpriority(process, 0, inherited) }
   }
 
+  /// Allowed to fail.
+  static func give(_ nice: Int32, to pid: Int32) { _ = setpriority(process, id_t(pid), nice) }
+
   private static var process: __priority_which_t { __priority_which_t(PRIO_PROCESS.rawValue) }
 }

@@ -78,7 +78,11 @@ struct ProgramCommand {
     launch.umask = configuration.umask
     launch.nice = configuration.nice.map { Int32(clamping: $0) }
     launch.oomScoreAdjust = configuration.oomScoreAdjust.map { Int32(clamping: $0) }
-    launch.limits = configuration.limits.compactMap { limit in
+    // Of a name that comes twice the last holds: the first could have lowered what it may raise.
+    let limits = configuration.limits
+    launch.limits = limits.indices.compactMap { index in
+      let limit = limits[index]
+      if limits[(index + 1)...].contains(where: { $0.name == limit.name }) { return nil }
       guard let resource = ResourceNames.number(limit.name) else { return nil }
       return Launch.Limit(
         resource: resource, soft: limit.soft ?? .max, hard: limit.hard ?? .max)
@@ -190,9 +194,8 @@ struct ProgramCommand {
     environment.set("GUARDIAN_LIFE", "\(life.rawValue)")
     environment.set("GUARDIAN_CRASHED_LAST_RUN", crashedLastRun ? "1" : "0")
     if let lastReport { environment.set("GUARDIAN_LAST_REPORT", lastReport) }
-    if channel.isEmpty { return environment }
-    environment.set("GUARDIAN_CHANNEL", channel)
-    if notify { environment.set("NOTIFY_SOCKET", channel + "/notify") }
+    if !channel.isEmpty { environment.set("GUARDIAN_CHANNEL", channel) }
+    if notify, !channel.isEmpty { environment.set("NOTIFY_SOCKET", channel + "/notify") }
     if let watchdog {
       environment.set("WATCHDOG_USEC", "\(watchdog.nanoseconds / 1000)")
     }

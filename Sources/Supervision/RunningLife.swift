@@ -37,6 +37,7 @@ final class RunningLife {
   var ending: EventSource?
   /// Its cgroup below /sys/fs/cgroup; nil: none of its own.
   var cgroup: String?
+  var cgroupHold: LifeCgroup?
   /// KILL was sent to all of it: whoever turns up after that gets it too.
   var isKilled = false
   /// Those that it reached, and their names.
@@ -102,7 +103,8 @@ final class RunningLife {
 /// One report in the making: evidence is added until the ending is known and the capture is over.
 final class OpenIncident {
   let id: ReportID
-  let life: RunningLife?
+  /// Let go of once the report is written: its channel is wanted no more.
+  var life: RunningLife?
   let role: Program.Role
   let pid: Int32
   /// The crash record that the bell named.

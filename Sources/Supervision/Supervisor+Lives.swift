@@ -49,6 +49,7 @@ extension Supervisor {
     launch.ownGroup = true
     let hasTerminal = terminal?.isOurs ?? false
     launch.terminal = hasTerminal ? terminal?.raw ?? -1 : -1
+    let cgroup = cgroups?.take()
     launch.cgroup = cgroup?.number ?? 0
     launch.deathSignal = configuration.onGuardianDeath == .kill ? SIGKILL : 0
     launch.descriptors = command.descriptors(
@@ -69,10 +70,12 @@ extension Supervisor {
       life.hasTerminal = hasTerminal
       self.life = life
       life.cgroup = cgroup?.path
+      life.cgroupHold = cgroup
       if number.rawValue > 1 { breathe() }
       later { [unowned self] in
         channel.beginOutputs()
         watch(life)
+        if terminal != nil { watchKeys(life) }
         record(life)
         if let error = channel.noRing, !channel.folder.isEmpty {
           sayOnce("ring", "\(error): the program runs without the crash handler")
@@ -101,6 +104,24 @@ extension Supervisor {
     }
     life.channel.readiness?.begin(loop) { [unowned self, unowned life] in
       feed(.ready(life.number))
+    }
+  }
+
+  /// ^C goes to the program, which has the terminal; guardian learns of it here.
+  func watchKeys(_ life: RunningLife) {
+    guard !life.hasEnded, let keys = TerminalKeys(group: life.group) else { return }
+    self.keys = keys
+    keys.source = try? loop.watch(keys.raw) { [unowned self, unowned keys] _ in
+      let typed = keys.typed()
+      // Its end: it was killed together with the program.
+      if typed.isEmpty { keys.source = nil }
+      for again in typed where again || machine.isAskedToStop {
+        if !machine.isAskedToStop {
+          say("^C twice: stopping", .normal)
+          manager.stopping(status: "stopping")
+        }
+        feed(.terminate)
+      }
     }
   }
 
@@ -141,6 +162,9 @@ extension Supervisor {
         notifications(of: life)
         _ = Processes.take(result.pid)
         mainEnded(life, result.how)
+      } else if let keys, keys.pid == result.pid {
+        keys.finish()
+        self.keys = nil
       } else if let helper = helpers.removeValue(forKey: result.pid) {
         _ = Processes.take(result.pid)
         helperEnded(helper, result)
@@ -189,11 +213,19 @@ extension Supervisor {
       case .unknown: .unknown
       }
     var cause = Ending.Cause.own
-    if case .signaled(SIGKILL, _) = how, memory.sawKill(at: Clock.monotonic) { cause = .outOfMemory }
+    if case .signaled(SIGKILL, _) = how, memory.sawKill(at: Clock.monotonic) {
+      cause = .outOfMemory
+    }
     if case .exited(0) = how, hasDetached(life) { cause = .detached }
     let ending = Ending(status: status, cause: cause)
-    // ^C went to the program alone, which has the terminal: it was meant for both.
-    if hadForeground, [.exited(130), .signaled(SIGINT, coreDumped: false)].contains(how) {
+    // ^C went to the program alone, which has the terminal: it was meant for both, however the
+    // program ends of it.
+    keys?.finish()
+    let typed = keys?.wasTyped ?? false
+    keys = nil
+    if hadForeground || typed,
+      typed || [.exited(130), .signaled(SIGINT, coreDumped: false)].contains(how)
+    {
       life.stopAsked = true
       feed(.terminate)
     }

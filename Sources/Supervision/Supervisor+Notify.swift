@@ -1,6 +1,5 @@
 // What the program says of itself: its notify socket, its heartbeat, its readiness; and why it is
 // found to hang. Everything it says is hostile but the sender, which is the kernel's word.
-import CLinux
 import Glibc
 import Kernel
 import Policy
@@ -11,7 +10,6 @@ extension Supervisor {
       guard let datagram = Sockets.receive(life.channel.notify, limit: Limit.notifyBytes + 1)
       else { return }
       // Whatever comes of the message, its descriptors are closed with it, unless they are kept.
-      for descriptor in datagram.descriptors { guardian_forget_linger(descriptor.raw) }
       guard !datagram.truncated, !life.hasEnded, datagram.senderPID > 0,
         belongs(datagram.senderPID, to: life)
       else { continue }

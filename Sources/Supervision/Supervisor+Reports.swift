@@ -57,15 +57,15 @@ extension Supervisor {
       name: configuration.name, ending, life: running.life, pid: running.pid, uptime: nil,
       failure: nil)
     if incident.folder != nil { message += "; report \(incident.id)" }
-    say(message, .normal)
-    journal.send(
+    let sent = journal.send(
       JournalEntry(
-        event: .interrupted, priority: LOG_ERR, message: message,
+        event: .interrupted, name: configuration.name, priority: LOG_ERR, message: message,
         fields: [
           ("GUARDIAN_NAME", configuration.name), ("GUARDIAN_LIFE", "\(running.life.rawValue)"),
           ("GUARDIAN_PID", "\(running.pid)"), ("GUARDIAN_REASON", ending.words),
           ("GUARDIAN_REPORT", incident.id.text),
         ]))
+    if !(sent && Journal.isStandardError) { say(message, .normal, LOG_ERR) }
   }
 
   /// Whether what was announced is what it died of: a program may live through a fault.
@@ -180,6 +180,7 @@ extension Supervisor {
       if lastReport == incident.id { lastReport = nil }
       return
     }
+    incident.life = nil
     if reportsWaiting.count < Limit.reportersWaiting {
       reportsWaiting.append(incident)
     } else {
@@ -231,7 +232,9 @@ extension Supervisor {
         launch.arguments += ["--replaced", "\(number):\(module.path)"].map { Array($0.utf8) }
       }
       launch.ownGroup = true
-      launch.nice = 19
+      // guardian waits for nothing else: the program does not run, and this is now what counts.
+      if awaitsReporters { launch.arguments.append(Array("--urgent".utf8)) }
+      launch.nice = awaitsReporters ? nil : 19
       do {
         let child = try launch.start()
         helpers[child.pid] = Helper(child, .reporter(incident))
@@ -251,13 +254,28 @@ extension Supervisor {
     }
   }
 
-  /// Final as it is.
-  private func keepPlain(_ incident: OpenIncident) {
-    guard let folder = incident.folder, Files.exists(folder.path + "/report.json") else { return }
+  /// Final as it is. False: it is not there any more, or cannot be moved.
+  @discardableResult
+  private func keepPlain(_ incident: OpenIncident) -> Bool {
+    guard let folder = incident.folder, Files.exists(folder.path + "/report.json") else {
+      return false
+    }
     var limits = StoreLimits()
     limits.reports = configuration.reportsKeep ?? .max
     limits.bytes = configuration.reportsBytes ?? .max
-    try? store.keep(folder.id, limits: limits)
+    return (try? store.keep(folder.id, limits: limits)) != nil
+  }
+
+  /// Nothing but reporters is left to wait for: they need not stand back any longer.
+  func hurryReporters() {
+    for helper in helpers.values {
+      guard case .reporter = helper.work else { continue }
+      // Without the right to it they stay as they are.
+      Priority.give(Priority.inherited, to: helper.child.pid)
+      for worker in Descendants.children(of: helper.child.pid) {
+        Priority.give(Priority.inherited, to: worker)
+      }
+    }
   }
 
   /// Reports that a guardian or reporter before us could not finish.
@@ -282,21 +300,32 @@ extension Supervisor {
   }
 
   func endReporters() {
-    for incident in reportsWaiting { keepPlain(incident) }
-    reportsWaiting = []
-    var count = 0
     for helper in helpers.values {
       if case .sweep = helper.work { continue }
       helper.child.signal(SIGKILL)
-      if case .reporter(let incident) = helper.work {
+    }
+    var left: [OpenIncident] = []
+    for helper in helpers.values {
+      switch helper.work {
+      case .capture(let incident, _) where incident.ending != nil && incident.isCapturing:
+        incident.isCapturing = false
+        incident.defects.append("no snapshot: the time for reports was up")
+        write(incident)
+      case .reporter(let incident):
         // Its worker with it: as long as it is not reaped, the group is its own.
         kill(-helper.child.pid, SIGKILL)
-        keepPlain(incident)
-        count += 1
+        // It must not move the folder while it is moved here; KILL takes a moment.
+        var poller = pollfd(fd: helper.child.pidfd.raw, events: Int16(POLLIN), revents: 0)
+        _ = unsafe poll(&poller, 1, 500)
+        left.append(incident)
+      case .capture, .giveUp, .probe, .sweep, .check: break
       }
     }
+    left += reportsWaiting
+    reportsWaiting = []
+    let count = left.count { keepPlain($0) }
     if count > 0 {
-      say("the time for reports is up: \(count) stay plain", .normal)
+      say("the time for reports is up: \(count) stay\(count == 1 ? "s" : "") plain", .normal)
     }
   }
 

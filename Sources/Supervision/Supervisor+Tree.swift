@@ -38,11 +38,14 @@ extension Supervisor {
   /// Descendants that left the group, orphans, which came to us, and what an adopted life left.
   func strays() -> [TreeProcess] {
     var own = Set(helpers.keys)
+    if let keys { own.insert(keys.pid) }
     if let life, !life.reaped, !life.hasOtherMain { own.insert(life.pid) }
     var found = Descendants.ofThisProcess().filter { !own.contains($0) }
     if let life, !life.hasEnded { found += Descendants.children(of: life.pid) }
     // Also those whose parents left them to somebody else.
-    if let cgroup { found += Cgroup.processes(cgroup.path).filter { !own.contains($0) } }
+    if let cgroup = (awaitedTree ?? life)?.cgroup {
+      found += Cgroup.processes(cgroup).filter { !own.contains($0) && !found.contains($0) }
+    }
     var seen = Set(found)
     var next = 0
     while next < found.count && found.count < Limit.strays {

@@ -149,6 +149,9 @@ extension Supervisor {
   private func handOver(_ upgrade: Upgrade, _ standing: ServiceMachine.Standing) {
     persist()
     prepared = nil
+    // The new binary starts one of its own.
+    keys?.finish()
+    keys = nil
     var handover = Handover()
     handover.set("addressee", Handover.addressee)
     handover.set("version", guardianVersion)
@@ -315,6 +318,7 @@ extension Supervisor {
       instance.removeChannels(except: life.channel.name)
       watch(life)
       life.channel.beginOutputs()
+      if terminal != nil { watchKeys(life) }
       watchEnding(life, start: handover.number("start").map { UInt64(clamping: $0) } ?? 0)
     }
     let from = handover.text("version") ?? "?"

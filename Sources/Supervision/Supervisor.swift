@@ -28,13 +28,15 @@ package final class Supervisor {
   let arguments: [[UInt8]]
   let environment: [[UInt8]]
   let terminal: Terminal?
+  /// Of the life that runs; nil: no terminal.
+  var keys: TerminalKeys?
   let store: ReportStore<KernelStoreCalls>
   /// The state folder is there and nobody else may write to it; else nothing is written to it.
   private(set) var stateIsOurs = false
   let memory = CgroupMemory()
   let sockets: ListeningSockets
   let kept: DescriptorStore
-  let cgroup = LifeCgroup()
+  let cgroups = LifeCgroups()
 
   var machine: ServiceMachine
   var life: RunningLife?
@@ -189,7 +191,9 @@ package final class Supervisor {
     lifeBefore = machine.history.lastLife.rawValue
     if saved?.lastLife.rawValue ?? 0 > 0, resumption.continued { crashedLastRun = true }
 
-    if handover == nil, let running = contents?.running, saved?.departure == CrashHistory.Departure.none {
+    if handover == nil, let running = contents?.running,
+      saved?.departure == CrashHistory.Departure.none
+    {
       // Times and pids of another boot mean nothing; of this one, the program that was to be kept
       // may be alive.
       if saved?.bootID != bootID {
@@ -236,7 +240,6 @@ package final class Supervisor {
     streams.finish(within: .milliseconds(500))
     sockets.removeFiles()
     endSweep()
-    cgroup?.remove()
     instance.removeLifeRecord()
     instance.removeChannels()
     return leave ?? .exit(70)
@@ -339,7 +342,9 @@ package final class Supervisor {
       pay()
       runGiveUp(giveUp)
     case .persist: stateIsDirty = true
-    case .awaitReporters: awaitsReporters = true
+    case .awaitReporters:
+      awaitsReporters = true
+      hurryReporters()
     case .endReporters:
       pay()
       endReporters()
@@ -523,12 +528,16 @@ package final class Supervisor {
     lastStatus = status
     lastBase = base
     statusSent = Clock.monotonic
-    // A stop may take as long as the configuration of the program says, not as the unit does.
-    // Guardian's own deadlines bound it: the stop timeout, then that for reports.
-    if machine.isLeaving, let deadline = machine.deadline, deadline != toldDeadline {
-      toldDeadline = deadline
-      manager.extendTimeout(max(deadline - Clock.monotonic, .zero) + Limit.leaving)
-    }
+  }
+
+  /// A stop may take as long as the configuration of the program says, not as the unit does.
+  /// Guardian's own deadlines bound it: the stop timeout, then that for reports.
+  private func tellDeadline() {
+    guard manager.isPresent, machine.isLeaving, let deadline = machine.deadline,
+      deadline != toldDeadline
+    else { return }
+    toldDeadline = deadline
+    manager.extendTimeout(max(deadline - Clock.monotonic, .zero) + Limit.leaving)
   }
 
   /// The program reads its configuration again, or has done so.
@@ -569,6 +578,7 @@ package final class Supervisor {
   private var farewell: Farewell? {
     guard let leave else { return nil }
     var farewell = Farewell(.none)
+    farewell.name = configuration.name
     farewell.time = TimeText.rfc3339(WallTime.now())
     farewell.reason = machine.lastVerdict?.reason
     farewell.ending = machine.lastEnding?.words
@@ -664,6 +674,7 @@ package final class Supervisor {
     if prepared?.life == next.rawValue || machine.isLeaving || isBreathing { return }
     prepared = nil
     prepared = try? makeChannel(next)
+    cgroups?.prepare()
     if !forgotStartUp {
       forgotStartUp = true
       unsafe guardian_signal_state_settle(&inherited)
@@ -699,7 +710,9 @@ package final class Supervisor {
         if let channel = try? makeChannel(number) { return channel }
       }
       sayOnce("channel", "\(error): the program runs without the crash handler")
-      return try Channel(withoutFolder: number.rawValue, because: error, sink: sink, loop: loop)
+      return try Channel(
+        withoutFolder: number.rawValue, because: error, readinessPipe: configuration.readyByPipe,
+        streams: streams, user: command.launch.user, loop: loop)
     }
   }
 
@@ -749,12 +762,12 @@ package enum SupervisorError: Error {
   package var words: String {
     switch self {
     case .system(let error): "\(error): nothing was started"
+    case .place(let error):
+      "\(error): give --runtime-directory a writable folder; nothing was started"
     case .taken(let words), .impossible(let words): words
     case .readinessDescriptor(let number, let first):
       "ready: descriptor \(number) is a listening socket's, take one from \(first) on; "
         + "nothing was started"
-    case .place(let error):
-      "\(error): give --runtime-directory a writable folder; nothing was started"
     }
   }
   package var exitCode: Int32 {

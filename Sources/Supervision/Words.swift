@@ -22,7 +22,8 @@ enum Words {
     case .health: return "\(who) failed its health check\(why) and was ended\(after)"
     case .stopTimeout: return "\(who) did not stop in time\(why) and was killed\(after)"
     case .machineDown:
-      return "\(who) ended when the machine went down: power loss, a crash of the kernel, or a reset"
+      return
+        "\(who) ended when the machine went down: power loss, a crash of the kernel, or a reset"
     case .guardianDied: return "\(who) ended with its guardian, which was killed"
     case .own: break
     }

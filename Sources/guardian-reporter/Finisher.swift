@@ -12,6 +12,8 @@ enum Finisher {
     var store = ""
     /// What the store may keep, as configured.
     var limits = StoreLimits()
+    /// guardian waits for this report alone: no standing back.
+    var isUrgent = false
     /// As guardian opened them while the program was held.
     var replaced: [(descriptor: Int32, path: String)] = []
     /// For the worker from its start to its end; a hundred thread stacks take well under one
@@ -24,8 +26,10 @@ enum Finisher {
       complain("wrong arguments: \(arguments.joined(separator: " "))")
       return 64
     }
-    Priority.lower()
-    Priority.raise(afterSeconds: 3)
+    if !options.isUrgent {
+      Priority.lower()
+      Priority.raise(afterSeconds: 3)
+    }
     // Module files of a large program are many descriptors.
     _ = guardian_set_limit(GUARDIAN_LIMIT_FILES, .max)
     guard let id = ReportID(SafeText.lastComponent(options.folder)) else {
@@ -72,6 +76,11 @@ enum Finisher {
 
   private static func parse(_ arguments: [String]) -> Options? {
     var options = Options()
+    var arguments = arguments
+    if arguments.last == "--urgent" {
+      options.isUrgent = true
+      arguments.removeLast()
+    }
     var at = 0
     while at + 1 < arguments.count {
       let value = arguments[at + 1]

@@ -105,7 +105,8 @@ enum Sandbox {
   /// Enters, to see whether it can: for `guardianctl doctor`.
   static func check() -> Int32 {
     do {
-      let owner = try enter(uid: workerUID(program: nil), seconds: 10, network: false, parent: getppid())
+      let owner = try enter(
+        uid: workerUID(program: nil), seconds: 10, network: false, parent: getppid())
       complain("system calls are filtered; \(owner)")
       return 0
     } catch {

@@ -10,15 +10,16 @@ let inherited = StartConditions.save()
 // Whether this is a new binary in the place of one that runs a program already.
 let handover = Handover.received()
 
-let arguments = CommandLine.arguments
+let arguments = ProcessVectors.arguments
 let environment = ProcessVectors.environment
 let configuration = Settings.parse(
-  arguments: Array(arguments), environment: ProcessVectors.texts(environment))
+  arguments: arguments.map { String(decoding: $0, as: UTF8.self) },
+  environment: ProcessVectors.texts(environment))
 
 do throws(SupervisorError) {
   let supervisor = try Supervisor(
-    configuration, arguments: ProcessVectors.arguments, environment: environment,
-    inherited: inherited, handover: handover)
+    configuration, arguments: arguments, environment: environment, inherited: inherited,
+    handover: handover)
   Departure.leave(try supervisor.run())
 } catch {
   ProcessVectors.complain("guardian: " + error.words + "\n")

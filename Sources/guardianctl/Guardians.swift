@@ -107,11 +107,12 @@ struct Guardians {
     } else {
       isNamed = false
       stateFolders = []
-      places = runtimes.flatMap { folder -> [GuardianPlace] in
-        ((try? Files.list(folder)) ?? []).filter(ProgramName.isValid).map {
-          GuardianPlace(name: $0, folder: folder + "/" + $0)
+      places =
+        runtimes.flatMap { folder -> [GuardianPlace] in
+          ((try? Files.list(folder)) ?? []).filter(ProgramName.isValid).map {
+            GuardianPlace(name: $0, folder: folder + "/" + $0)
+          }
         }
-      }
         + Self.ofOtherUsers(besides: runtimes)
     }
   }
@@ -155,7 +156,8 @@ struct Guardians {
       name: place.name, state: "dead", sentence: "\(place.name): no guardian runs")
     for folder in stateFolders {
       guard let farewell = Farewell.read(stateDirectory: folder) else { continue }
-      status.sentence = farewell.sentence(place.name)
+      if let name = farewell.name { status.name = name }
+      status.sentence = farewell.sentence(status.name)
       status.lastEnding = farewell.ending
       status.lastEndingTime = farewell.time
       status.lastReport = farewell.report

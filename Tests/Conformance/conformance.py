@@ -643,6 +643,12 @@ def clock_step(peer, work):
         if not ended:
             os.kill(started[0][0], signal.SIGKILL)
         ensure(not early, f"clock {name}: killed after {time.monotonic() - begun:.1f} s of 3")
+        run.wait(5)
+        # What the library leaves behind of a process that was killed.
+        for left in glob.glob("/dev/shm/*faketime_*"):
+            pid = left.rsplit("_", 1)[1]
+            if pid.isdigit() and not Path(f"/proc/{pid}").exists():
+                os.unlink(left)
         ensure(ended, f"clock {name}: still there after {time.monotonic() - begun:.0f} s")
 
 

@@ -79,7 +79,8 @@ extension String {
   fileprivate var lastPart: String { String(split(separator: "/").last ?? "") }
   /// As TOML's basic string.
   fileprivate var quoted: String {
-    "\"" + replacingOccurrences(of: "\\", with: "\\\\")
+    "\""
+      + replacingOccurrences(of: "\\", with: "\\\\")
       .replacingOccurrences(of: "\"", with: "\\\"") + "\""
   }
 }

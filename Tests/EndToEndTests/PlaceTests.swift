@@ -51,7 +51,7 @@ struct PlaceTests {
       name: "full",
       launcher: [
         "/bin/sh", "-c",
-        "mkdir -p state && mount -t tmpfs -o size=300k none state && exec \"$@\"", "sh",
+        "mkdir -p state && mount -t tmpfs -o size=300k,mode=0700 none state && exec \"$@\"", "sh",
       ],
       options: ["--max-crashes", "2", "--restart-delay", "1ms"], command: [Place.fixture("e2e_c")])
     defer { _ = try? run(["umount", "--lazy", guardian.folder.path + "/state"]) }

@@ -216,6 +216,20 @@ struct SystemdTests {
     #expect(crashed.frames.first?.function == "lose_the_order", "\(report.capture)")
   }
 
+  @Test func `a unit's own user reads its reports, and one that systemd makes up can run it`()
+    throws
+  {
+    #expect(try UnitLife.step("user").text("shown").hasPrefix("SIGSEGV in lose_the_order at "))
+    #expect(try UnitLife.step("dynamic").systemd["ActiveState"] == "active")
+  }
+
+  @Test func `a stop may take as long as the program's configuration says`() throws {
+    let step = try UnitLife.step("slow")
+    // systemd would have killed guardian after a second, without a report.
+    #expect(step.systemd["Result"] == "exit-code")
+    #expect(step.systemd["ExecMainStatus"] == "137")
+  }
+
   @Test func `each ending is one structured entry in the journal that the catalog explains`() throws
   {
     let step = try UnitLife.step("journal")

@@ -94,8 +94,9 @@ static void *stuck(void *unused) {
   (void)unused;
   pthread_barrier_wait(&barrier);
   if (vfork() == 0) {
-    /* The child goes when its parent's handler has said so, or after a while. */
-    for (int i = 0; i < 60; i++) usleep(50000);
+    /* The child goes when its parent is dead, or after a minute. */
+    pid_t parent = getppid();
+    for (int i = 0; i < 1200 && getppid() == parent; i++) usleep(50000);
     _exit(0);
   }
   return NULL;

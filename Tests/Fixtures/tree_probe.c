@@ -26,6 +26,8 @@
 
 extern char **environ;
 static const char *file;
+/* Held by the grandchild until it is where it wants to be. */
+static int held = -1;
 
 static void note(void) {
   char line[32];
@@ -34,6 +36,7 @@ static void note(void) {
   if (number < 0 || write(number, line, (size_t)length) != length)
     _exit(98);
   close(number);
+  close(held);
 }
 
 static void wait_for_ever(void) {
@@ -60,6 +63,7 @@ static int in_grandchild(void) {
   if (fork() != 0)
     _exit(0);
   close(ends[0]);
+  held = ends[1];
   return 1;
 }
 

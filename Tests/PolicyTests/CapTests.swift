@@ -208,17 +208,17 @@ import Testing
   @Test(
     arguments: [(Int32(2), Int32(127)), (8, 126), (13, 126), (20, 126), (40, 126)], [Int?.none, 10])
   func `what could never be executed is given up at once`(
-    _ failure: (errno: Int32, code: Int32), _ cap: Int?
+    _ failure: (Int32, Int32), _ cap: Int?
   ) {
     var policy = RestartPolicy()
     policy.maxCrashes = cap
     var driver = Driver(policy)
     driver.feed(.begin)
-    let effects = driver.feed(.spawnFailed(driver.life, errno: failure.errno))
+    let effects = driver.feed(.spawnFailed(driver.life, errno: failure.0))
     #expect(driver.machine.lastVerdict?.decision == .giveUp)
     #expect(driver.machine.history.departure == .gaveUp)
     #expect(reports(in: effects).count == 1 && words(effects).contains("runGiveUp"))
-    #expect(leave(of: driver.feed(.reportersDone)) == .exit(failure.code))
+    #expect(leave(of: driver.feed(.reportersDone)) == .exit(failure.1))
   }
 
   @Test func `what may heal, and what ran before, is tried again`() {

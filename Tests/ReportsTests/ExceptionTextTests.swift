@@ -149,6 +149,17 @@ import Testing
     return lines
   }
 
+  @Test func `what() that is but the name is not said twice`() throws {
+    let lines = [
+      "terminate called after throwing an instance of 'std::bad_alloc'",
+      "  what():  std::bad_alloc",
+    ]
+    let found = ExceptionText.stderr(
+      lines, fitting: .signaled(Signal(rawValue: 6), coreDumped: false))
+    #expect(found?.type == "std::bad_alloc")
+    #expect(found?.reason == "")
+  }
+
   @Test(arguments: cases)
   func `the last words of a runtime are understood`(one: Case) throws {
     let before = ["12:00 started", "warning: Fatal error: not ours", ""]

@@ -174,7 +174,10 @@ private struct SmallDisk: StoreCalls {
     #expect(store.loadIndex().group(often)?.count == 12)
     #expect(!(try KernelStoreCalls().list(store.path(.new, Samples.id(12)))).contains("ring"))
     // Where a finisher has the lock, nobody waits.
-    let lock = try #require(FolderLock(directory, wait: false))
+    guard let lock = FolderLock(directory, wait: false) else {
+      Issue.record("the lock is not free")
+      return
+    }
     try incident(Samples.report(id: Samples.id(13)))
     try store.keep(Samples.id(13), limits: limits)
     #expect(try store.reports().count == 6)

@@ -26,6 +26,64 @@ import Testing
     #expect(ReportText.headline(report).hasPrefix("SIGSEGV in billing::charge(int)"))
   }
 
+  /// As of a stripped program: raise and abort of the C library have names, its own have none.
+  private func stripped() -> Report {
+    var report = Samples.report()
+    func frame(_ function: String?, _ module: String, inApp: Bool) -> Frame {
+      var frame = Frame(index: 0, address: "0x1", trust: .cfi)
+      frame.function = function
+      frame.modulePath = "/usr/bin/" + module
+      frame.module = module
+      frame.moduleOffset = "0x1574"
+      frame.inApp = inApp
+      return frame
+    }
+    report.threads[0].frames = [
+      frame("raise", "libc.so.6", inApp: false), frame("abort", "libc.so.6", inApp: false),
+      frame(nil, "api", inApp: true), frame("__libc_start_call_main", "libc.so.6", inApp: false),
+    ]
+    return report
+  }
+
+  @Test func `without symbols the program's own first frame is named by its module`() {
+    #expect(ReportText.headline(stripped()).hasPrefix("SIGSEGV in api+0x1574, life 3"))
+  }
+
+  @Test func `a place that the runtime named is better than none`() {
+    var report = stripped()
+    var place = Frame(index: 0, address: nil, trust: nil)
+    place.file = "/src/pay.c"
+    place.line = 7
+    place.inApp = true
+    report.exception = ExceptionFacts(
+      type: "assertion failed", reason: "x", source: .abortMessage)
+    report.exception?.frames = [place]
+    #expect(ReportText.headline(report).hasPrefix("SIGSEGV at pay.c:7, life 3"))
+  }
+
+  @Test(arguments: [
+    ("shop::PaymentError", "uncaught shop::PaymentError in billing::charge(int) at invoice.cpp:42"),
+    ("int", "uncaught exception of type int in billing::charge(int) at invoice.cpp:42"),
+    ("char const*", "uncaught exception of type char const* in billing::charge(int)"),
+    ("std::terminate", "SIGSEGV in billing::charge(int)"),
+  ])
+  func `an uncaught exception is named first`(type: String, line: String) {
+    var report = Samples.report()
+    report.exception = ExceptionFacts(type: type, reason: "no", source: .stderr)
+    report.exception?.language = "c++"
+    #expect(ReportText.headline(report).hasPrefix(line))
+  }
+
+  @Test func `the reason of a failed start stands in the first line`() {
+    var report = Samples.report(kind: .execFailed)
+    report.threads = []
+    report.ending = EndingFacts()
+    report.ending.startFailure = "cannot execute '/x': No such file or directory"
+    #expect(
+      ReportText.headline(report).hasPrefix(
+        "exec failed: cannot execute '/x': No such file or directory, life 3 of api"))
+  }
+
   @Test func `the crashing thread comes first and alike threads once`() throws {
     var report = Samples.report()
     var waiting = (1...3).map {

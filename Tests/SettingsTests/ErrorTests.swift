@@ -171,7 +171,7 @@ import Testing
     ("'ä' = 1", "1:1: unknown key 'ä'"),
     ("a = [1,,2]", "1:8: it is not valid TOML: "),
     ("name = 'ä'\nb = [[[", "2:8: it is not valid TOML: "),
-    ("listen = ['x']", "1:1: unknown key 'listen'"),
+    ("listen = ['x']", "1:11: key 'listen': 'x' is neither tcp:ADDR:PORT nor unix:PATH"),
     ("user = 'no-such-user'", "1:8: key 'user': there is no user 'no-such-user'"),
     ("umask = '8'", "1:9: key 'umask': '8' is not an octal number from 000 to 777"),
     (

@@ -108,4 +108,27 @@ import Testing
     #expect(try guardian.run() == .exited(0))
     #expect(guardian.reports.isEmpty)
   }
+
+  @Test func `that are not finished in time are kept as they are, and counted truly`() throws {
+    let guardian = try Guardian(
+      [
+        "--max-crashes", "3", "--restart-delay", "1ms", "--restart-delay-max", "1ms",
+        "--report-timeout", "1ms",
+      ], ["/bin/sh", "-c", "kill -SEGV $$"])
+    #expect(try guardian.run() == .exited(139))
+    #expect(try Files.list(guardian.state + "/reports/partial").isEmpty)
+    let kept = try Files.list(guardian.state + "/reports/new")
+    #expect(kept.count == 4)
+    let words = guardian.process.errorText
+    if let mark = words.split(separator: "\n").first(where: { $0.contains("is up: ") }) {
+      let count = mark.split(separator: " ").compactMap { Int($0) }.first
+      let plain = try kept.count {
+        // A finished report knows its group.
+        let json = try Files.readText(
+          guardian.state + "/reports/new/" + $0 + "/report.json", limit: 4 << 20)
+        return !json.contains("\"group\"")
+      }
+      #expect(count == plain, "\(mark)")
+    }
+  }
 }

@@ -58,7 +58,7 @@ import Testing
     #expect(try guardian.run() == .exited(137))
     let text = try report(guardian)
     #expect(text.contains("\"kind\": \"killed\""))
-    #expect(text.contains("killed from outside"))
+    #expect(text.contains("killed: by another process"))
     #expect(guardian.process.errorText.contains("died of SIGKILL"))
   }
 
@@ -161,7 +161,9 @@ import Testing
 
   private func child(of guardian: Guardian) -> Int32? {
     let path = "/proc/\(guardian.process.pid)/task/\(guardian.process.pid)/children"
-    return (try? Files.readText(path, limit: 256))?.split(separator: " ").first.flatMap { Int32($0) }
+    return (try? Files.readText(path, limit: 256))?.split(separator: " ").first.flatMap {
+      Int32($0)
+    }
   }
 
   /// Its disposition of SEGV is no longer the default.
@@ -190,7 +192,8 @@ private final class MemoryGroup {
   init(bytes: Int) throws {
     let lines = try Files.readText("/proc/self/cgroup", limit: 8192).split(separator: "\n")
     func own(_ match: (Substring) -> Bool) -> Substring? {
-      lines.first(where: match)?.split(separator: ":", maxSplits: 2, omittingEmptySubsequences: false)[2]
+      lines.first(where: match)?.split(
+        separator: ":", maxSplits: 2, omittingEmptySubsequences: false)[2]
     }
     let name = "/guardian-test-" + Randomness.hex(bytes: 6)
     let limit: String

@@ -34,8 +34,11 @@ import Testing
     }
     let text = StateFile.encode(history)
     for _ in 0..<mutator.rounds {
-      guard let history = StateFile.decode(mutator.mutant(of: [text])) else { continue }
-      _ = (history.lastLife.next, StateFile.encode(history))
+      guard let contents = StateFile.decode(mutator.mutant(of: [text])) else { continue }
+      _ = (
+        contents.history.lastLife.next,
+        StateFile.encode(contents.history, running: contents.running)
+      )
     }
   }
 

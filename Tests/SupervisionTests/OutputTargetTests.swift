@@ -322,9 +322,13 @@ private func eventuallyText(_ path: String, _ part: String) throws {
         Int32(text(scratch.path + "/pid").split(separator: "\n").first ?? "")
       }
     }
-    func kill() {
-      if pid > 0 { Glibc.kill(pid, SIGKILL) }
-      pid = 0
+    /// Returns when it holds its sockets no more.
+    func kill() throws {
+      let pid = pid
+      if pid <= 0 { return }
+      self.pid = 0
+      Glibc.kill(pid, SIGKILL)
+      try eventually("the end of journald") { isAlive(pid) ? nil : true }
     }
     func startAgain(beside guardian: Int32) throws {
       let shell = try Process(
@@ -339,7 +343,7 @@ private func eventuallyText(_ path: String, _ part: String) throws {
       _ = try reader.wait()
       return reader.outputText
     }
-    deinit { kill() }
+    deinit { try? kill() }
   }
 
   @Test func `gets each line with name and stream, and is waited for when it is gone`() throws {
@@ -360,7 +364,7 @@ private func eventuallyText(_ path: String, _ part: String) throws {
     #expect(try entry("err 0").contains("PRIORITY=5"))
     #expect(guardian.process.errorText == "")
 
-    journal.kill()
+    try journal.kill()
     guardian.process.signal(SIGHUP)
     try eventuallyText(guardian.process.errors, "the journal takes nothing")
     try journal.startAgain(beside: own)

@@ -94,7 +94,7 @@ import Testing
     try eventually("some lives") { ((try? Files.status(mark).size) ?? 0) > 50 ? true : nil }
     _ = try guardian.programPID()
     // Reporters of the last ones finish. Between two of them the program may be alone as well.
-    try eventually("only the program and guardian-sweep are left") {
+    try eventually("only the program and guardian-sweep are left") { () -> Bool? in
       if count(guardian.state + "/reports/partial") > 0 { return nil }
       let text = (try? Files.readText("/proc/\(me)/task/\(me)/children", limit: 4096)) ?? ""
       return text.split(separator: " ").count == 2 ? true : nil

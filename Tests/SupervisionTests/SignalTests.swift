@@ -88,11 +88,14 @@ extension Guardian {
   }
 
   @Test func `reaches the whole group if that was asked for, a stranger's session not`() throws {
-    let said = "trap 'echo child got 10' USR1; echo child ready; sleep 1000 & while :; do wait; done"
+    let said =
+      "trap 'echo child got 10' USR1; echo child ready; sleep 1000 & while :; do wait; done"
     let guardian = try Guardian(
       ["--forward-to", "group"],
       listener(
-        [SIGUSR1], besides: "sh -c \"\(said)\" & setsid sh -c \"\(said.replacing("child", with: "other"))\" & "))
+        [SIGUSR1],
+        besides: "sh -c \"\(said)\" & setsid sh -c \"\(said.replacing("child", with: "other"))\" & "
+      ))
     _ = try guardian.programPID()
     try eventually("all three") {
       let lines = guardian.process.outputLines
@@ -135,7 +138,8 @@ extension Guardian {
 
 @Suite(
   .enabled(
-    if: geteuid() == 0 && (try? Process(["unshare", "--pid", "--fork", "true"]).wait()) == .exited(0),
+    if: geteuid() == 0
+      && (try? Process(["unshare", "--pid", "--fork", "true"]).wait()) == .exited(0),
     "no pid namespace can be made here"))
 struct `As PID 1` {
   private func container(_ options: [String] = [], _ command: [String]) throws -> Guardian {

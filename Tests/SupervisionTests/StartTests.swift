@@ -161,6 +161,28 @@ import Testing
     #expect(guardian.process.outputLines.contains("LISTEN_FDS=1"))
   }
 
+  @Test func `finds its arguments though a preloaded library has moved the environment`() throws {
+    let scratch = Scratch()
+    let source = scratch.path + "/moves.c"
+    try Files.replace(
+      source,
+      with: Array(
+        """
+        #include <stdlib.h>
+        __attribute__((constructor)) static void move(void) {
+          char name[32] = "MOVED_A";
+          for (; name[6] <= 'Z'; name[6]++) setenv(name, "1", 1);
+        }
+        """.utf8))
+    let library = scratch.path + "/moves.so"
+    let build = try Process(["gcc", "-shared", "-fPIC", "-o", library, source])
+    #expect(try build.wait() == .exited(0), "\(build.errorText)")
+    let guardian = try Guardian(
+      [], [probe, "env", "MOVED_Z", ""], environment: ["LD_PRELOAD=" + library])
+    #expect(try guardian.run() == .exited(0), "\(guardian.process.errorText)")
+    #expect(guardian.process.outputLines.contains("MOVED_Z=1"))
+  }
+
   @Test func `keeps a user's own preload before the handler`() throws {
     let guardian = try Guardian(
       [], [probe, "env", "LD_PRELOAD"], environment: ["LD_PRELOAD=libm.so.6"])

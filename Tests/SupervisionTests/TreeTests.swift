@@ -40,7 +40,8 @@ private func processes(with word: String) -> [Int32] {
     let main = try guardian.programPID()
     kill(main, SIGSEGV)
     try eventually("two more; \(guardian.process.errorText)") { lines(file) == 4 ? true : nil }
-    #expect(processes(with: file).count == 2)
+    // guardian's own command line names the file too.
+    #expect(processes(with: file).filter { $0 != guardian.process.pid }.count == 2)
     #expect(guardian.process.errorText.contains("killed what was left of it: tree_probe"))
     for pid in processes(with: file) { #expect(pid != main) }
     #expect(try guardian.stop() == .exited(143))
@@ -70,5 +71,58 @@ private func processes(with word: String) -> [Int32] {
     try eventually("a crowd; \(guardian.process.errorText)") { lines(file) > 50 ? true : nil }
     #expect(try guardian.stop() == .exited(143), "\(guardian.process.errorText)")
     #expect(processes(with: file) == [])
+  }
+
+  /// Runs guardian in a cgroup that is marked as systemd marks what it delegates.
+  private func delegated(_ name: String) -> String {
+    "exec unshare -m sh -c 'mount -t cgroup2 none /sys/fs/cgroup && "
+      + "mkdir -p /sys/fs/cgroup/\(name) && python3 -c \"import os; "
+      + "os.setxattr(\\\"/sys/fs/cgroup/\(name)\\\", \\\"trusted.delegate\\\", b\\\"1\\\")\" && "
+      + "echo $$ >/sys/fs/cgroup/\(name)/cgroup.procs && exec \"$@\"' sh \"$@\""
+  }
+  private func clear(_ name: String) throws {
+    let script =
+      "mount -t cgroup2 none /sys/fs/cgroup; rmdir /sys/fs/cgroup/\(name)/life-* 2>&-; "
+      + "rmdir /sys/fs/cgroup/\(name)"
+    _ = try Process(["unshare", "-m", "sh", "-c", script]).wait()
+  }
+
+  @Test(.enabled(if: geteuid() == 0, "only root may mount a cgroup tree"))
+  func `is found by its cgroup when it threw away everything else, life after life`() throws {
+    let scratch = Scratch()
+    let name = "guardian-" + Randomness.hex(bytes: 4)
+    let file = scratch.path + "/pids"
+    let guardian = try Guardian(
+      ["--stop-timeout", "300ms", "--restart-delay", "0"], [probe, "naked", file], in: scratch,
+      wrapper: delegated(name))
+    var seen: Set<Int32> = []
+    for life in 1...3 {
+      try eventually("two processes; \(guardian.process.errorText)") {
+        lines(file) == 2 * life ? true : nil
+      }
+      let main = try guardian.programPID(life)
+      #expect(
+        (try? Files.readText("/proc/\(main)/cgroup", limit: 4096))?
+          .contains("0::/\(name)/life-") ?? false)
+      seen.insert(main)
+      if life < 3 { kill(main, SIGKILL) }
+    }
+    #expect(seen.count == 3)
+    // Killed: the helper finds the naked one of the last life by nothing but the cgroup.
+    try eventually("the life file") {
+      LifeRecord.read(in: guardian.runtime)?.life == 3 ? true : nil
+    }
+    let helper = try eventually("guardian-sweep") {
+      processes(with: "guardian-sweep\0--runtime\0\(guardian.runtime)").first
+    }
+    guardian.process.signal(SIGKILL)
+    _ = try guardian.run()
+    try eventually("the end of the helper") { isAlive(helper) ? nil : true }
+    let pids = try Files.readText(file, limit: 1 << 20).split(separator: "\n").compactMap {
+      Int32($0.dropFirst(4))
+    }
+    #expect(pids.count == 6)
+    #expect(!pids.contains(where: isAlive))
+    try clear(name)
   }
 }

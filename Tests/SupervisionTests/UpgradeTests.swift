@@ -169,7 +169,8 @@ private final class Copy {
     #expect(waiting)
     try copy.replace()
     let control = try copy.upgrade()
-    #expect(control.outputText.contains("waits"), "\(control.outputText)\(control.errorText)")
+    #expect(
+      control.outputText.contains("starts in 1 h"), "\(control.outputText)\(control.errorText)")
     #expect(try copy.stop() == .exited(3))
     #expect(copy.process.outputLines.count == 2)
   }

@@ -71,7 +71,7 @@ enum Minicore {
     }
     // Magic, version, size, life, guardian's pid, capture timeout, runs of the handler.
     put(magic, 8)
-    put(1, 4)
+    put(2, 4)
     put(size, 4)
     put(1, 4)
     put(UInt64(getpid()), 4)

@@ -17,8 +17,6 @@ int guardian_connect_tcp(const char *host, uint16_t port);
 int guardian_socket_error(int socket);
 /* Whether both numbers mean one open file. */
 bool guardian_same_file(int first, int second);
-/* A stranger's descriptor: closing it must not wait for what is still to be sent. */
-void guardian_forget_linger(int descriptor);
 /* pipe2(2), close-on-exec; the reading end does not block. */
 int guardian_pipe(int ends[2]);
 

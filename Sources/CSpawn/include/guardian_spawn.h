@@ -116,4 +116,12 @@ void guardian_signal_state_settle(struct guardian_signal_state *state);
  * the death signal is tied to the thread. */
 struct guardian_spawn_result guardian_spawn(const struct guardian_spawn_plan *plan);
 
+/* Starts a process in `group` that writes one byte for each INT that the kernel itself sends there:
+ * the terminal's interrupt key. It ends when the other end of its socket is shut down, or with
+ * guardian. Returns its pid, which must be reaped, and guardian's end; or -1 and errno. */
+pid_t guardian_watch_keys(pid_t group, int *end);
+
+/* Whether a process that is born in this cgroup lives. Tries it out. */
+bool guardian_spawn_may_enter(int cgroup);
+
 #endif
