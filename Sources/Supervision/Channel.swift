@@ -210,7 +210,7 @@ final class Channel {
   /// writing to the mapped ring.
   func guardSize(_ loop: EventLoop) {
     if noRing != nil { return }
-    sizeGuard = try? loop.watchFile(folder + "/ring") { [unowned self] in
+    sizeGuard = try? loop.watchChanges(of: folder + "/ring") { [unowned self] in
       guard let size = try? ring.status().size, size != Int64(RingLayout.size) else { return }
       try? ring.truncate(to: Int64(RingLayout.size))
       try? ring.allocate(Int64(RingLayout.size))

@@ -99,18 +99,6 @@ extension FixedWidthInteger {
     return try checked(source, outcome, "watch a descriptor", urgency)
   }
 
-  /// Calls when the file is written to or its size changes (inotify(7)); not for what is written
-  /// through a mapping.
-  func watchFile(_ path: String, _ handler: @escaping () -> Void) throws(SystemError) -> EventSource
-  {
-    let source = EventSource { _ in handler() }
-    let outcome = unsafe sd_event_add_inotify(
-      event, &source.source, path, UInt32(IN_MODIFY),
-      { _, _, context in unsafe EventSource.from(context).fire(0) },
-      Unmanaged.passUnretained(source).toOpaque())
-    return try checked(source, outcome, "watch a file", .normal)
-  }
-
   /// The signal must be blocked already.
   func watchSignal(
     _ signal: Int32, urgency: Urgency = .normal, _ handler: @escaping (signalfd_siginfo) -> Void
@@ -128,7 +116,8 @@ extension FixedWidthInteger {
     return try checked(source, outcome, "watch a signal", urgency)
   }
 
-  /// Calls when the file changes, also one of the kernel's that can tell of it.
+  /// Calls when the file is written to or its size changes (inotify(7)), also one of the kernel's that
+  /// can tell of it; not for what is written through a mapping.
   func watchChanges(of path: String, _ handler: @escaping () -> Void) throws(SystemError)
     -> EventSource
   {

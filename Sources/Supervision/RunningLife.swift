@@ -50,7 +50,6 @@ final class RunningLife {
   /// Bells that were let go without a capture.
   var bellsRefused = 0
   var bells = 0
-  var ringsRefused = 0
   var statusText: String?
   /// It has a NOTIFY_SOCKET.
   let notifies: Bool

@@ -223,8 +223,7 @@ extension Supervisor {
     keys?.finish()
     let typed = keys?.wasTyped ?? false
     keys = nil
-    if hadForeground || typed,
-      typed || [.exited(130), .signaled(SIGINT, coreDumped: false)].contains(how)
+    if typed || hadForeground && [.exited(130), .signaled(SIGINT, coreDumped: false)].contains(how)
     {
       life.stopAsked = true
       feed(.terminate)

@@ -82,21 +82,22 @@ extension Supervisor {
 
   /// Frozen first: who stands still forks no more, and nobody loses his place in the tree.
   private func killStrays(_ life: RunningLife) {
+    let left = strays()
     // The usual case, on the way to a restart: nobody is there.
-    if strays().isEmpty { return }
-    // At once and without a race, where the kernel offers it.
-    if let cgroup = life.cgroup {
-      for process in strays() where life.killed[process.identity] == nil {
+    if left.isEmpty { return }
+    func remember(_ processes: [TreeProcess]) {
+      for process in processes where life.killed[process.identity] == nil {
         life.killed[process.identity] = Processes.name(of: process.pid) ?? "?"
       }
+    }
+    // At once and without a race, where the kernel offers it.
+    if let cgroup = life.cgroup {
+      remember(left)
       Cgroup.kill(cgroup)
     }
     let found = ProcessTree.freeze(within: Limit.freezePatience, strays)
-    let names = found.map { Processes.name(of: $0.pid) ?? "?" }
+    remember(found)
     for process in found { ProcessTree.signal(process, SIGKILL) }
-    for (process, name) in zip(found, names) where life.killed[process.identity] == nil {
-      life.killed[process.identity] = name
-    }
   }
 
   private func nameKilled(_ life: RunningLife) {

@@ -172,31 +172,24 @@ import Testing
     #expect(killed.left == .exited(0), "\(killed.words)")
   }
 
-  /// Types ^C, and once more if it came before anybody watched for it.
-  private let patient = """
+  /// Types ^C until something comes of it, every so many seconds.
+  private func typing(every seconds: Double) -> String {
+    """
     def until(text):
         global seen
         while text not in seen:
             type(b'\\x03')
-            end = time.monotonic() + 10
+            end = time.monotonic() + \(seconds)
             while text not in seen and time.monotonic() < end:
                 if select.select([terminal], [], [], 0.05)[0]: seen += os.read(terminal, 65536)
         expect(text)
 
     """
-
-  /// Types ^C until something comes of it: two of them may be one where the machine is busy.
-  private let again = """
-    def until(text):
-        global seen
-        while text not in seen:
-            type(b'\\x03')
-            end = time.monotonic() + 0.3
-            while text not in seen and time.monotonic() < end:
-                if select.select([terminal], [], [], 0.05)[0]: seen += os.read(terminal, 65536)
-        expect(text)
-
-    """
+  }
+  /// Two of them may be one where the machine is busy.
+  private var again: String { typing(every: 0.3) }
+  /// Once more only if it came before anybody watched for it.
+  private var patient: String { typing(every: 10) }
 
   @Test func `an INT that was not typed is the program's own affair`() throws {
     let ran = try typed(
