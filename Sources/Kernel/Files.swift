@@ -63,11 +63,15 @@ extension FileDescriptor {
     return FileStatus(result)
   }
 
-  /// Reads at most `buffer.count` bytes into it; 0 at the end.
-  package func read(into buffer: inout [UInt8]) throws(SystemError) -> Int {
+  /// Reads at most `buffer.count` and `limit` bytes into it; 0 at the end.
+  package func read(
+    into buffer: inout [UInt8], limit: Int = .max
+  ) throws(SystemError) -> Int {
     let raw = raw
     return try retrying("read") {
-      unsafe buffer.withUnsafeMutableBytes { unsafe Glibc.read(raw, $0.baseAddress, $0.count) }
+      unsafe buffer.withUnsafeMutableBytes {
+        unsafe Glibc.read(raw, $0.baseAddress, min($0.count, limit))
+      }
     }
   }
 

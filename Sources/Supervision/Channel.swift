@@ -38,11 +38,11 @@ final class Channel {
       notify = try Sockets.bindDatagram(folder + "/notify", mode: 0o666, descriptors: true)
       readiness = readinessPipe ? try ReadinessPipe() : nil
       errors = try ProgramOutput(
-        folder: folder, stream: .stderr, sink: streams.error, tap: streams.tap, user: user,
+        folder: folder, stream: .stderr, sink: streams.error, reader: streams.reader, user: user,
         loop: loop, mayBeTerminal: mayBeTerminal)
       if let sink = streams.output {
         output = try ProgramOutput(
-          folder: folder, stream: .stdout, sink: sink, tap: streams.tap, user: user, loop: loop)
+          folder: folder, stream: .stdout, sink: sink, reader: streams.reader, user: user, loop: loop)
       } else {
         output = nil
       }
@@ -93,10 +93,10 @@ final class Channel {
     notify = try Sockets.silent()
     readiness = readinessPipe ? try ReadinessPipe() : nil
     errors = try ProgramOutput(
-      folder: nil, stream: .stderr, sink: streams.error, tap: streams.tap, user: user, loop: loop)
+      folder: nil, stream: .stderr, sink: streams.error, reader: streams.reader, user: user, loop: loop)
     if let sink = streams.output {
       output = try ProgramOutput(
-        folder: nil, stream: .stdout, sink: sink, tap: streams.tap, user: user, loop: loop)
+        folder: nil, stream: .stdout, sink: sink, reader: streams.reader, user: user, loop: loop)
     } else {
       output = nil
     }
@@ -123,10 +123,10 @@ final class Channel {
     notify = try Sockets.bindDatagram(folder + "/notify", mode: 0o666, descriptors: true)
     readiness = nil
     errors = try ProgramOutput(
-      adopting: folder, stream: .stderr, sink: streams.error, tap: streams.tap, loop: loop)
+      adopting: folder, stream: .stderr, sink: streams.error, reader: streams.reader, loop: loop)
     output = streams.output.flatMap {
       try? ProgramOutput(
-        adopting: folder, stream: .stdout, sink: $0, tap: streams.tap, loop: loop)
+        adopting: folder, stream: .stdout, sink: $0, reader: streams.reader, loop: loop)
     }
   }
 

@@ -7,8 +7,13 @@ enum Limit {
   static let tailLines = 200
   /// A longer line is cut: one line must not push out all others.
   static let lineBytes = 8 * 1024
-  /// One read of output. As large as the pipe, so that a flood costs few calls.
-  static let readBytes = 256 * 1024
+  /// One read of output: large enough that a flood costs few calls, small enough to stay in the
+  /// processor's cache until it is written.
+  static let readBytes = 64 * 1024
+  /// So much is given to a pipe as pages; less is written, and shares pages there.
+  static let copyBytes = 16 * 1024
+  /// Moved at one wake-up, so that a flood cannot starve the loop.
+  static let outputBytesPerTurn = 1 << 20
   /// Asked for as the FIFO's size; the kernel allows an unprivileged user 1 MiB.
   static let pipeBytes: Int32 = 1 << 20
   /// Output waiting for a sink that does not take it: above this guardian stops reading, and the

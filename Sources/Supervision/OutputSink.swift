@@ -1,6 +1,7 @@
 // guardian's own standard error, or a stream like it: what the program wrote goes on to it, and
 // guardian's messages between. Writing never blocks the loop. A stuck sink is waited for (the program then feels the
 // back-pressure), after a while its oldest output is dropped and counted; it never stops anything.
+import CLinux
 import CSystemd
 import Glibc
 import Kernel
@@ -11,6 +12,9 @@ final class OutputSink: ProgramSink {
   /// file, and the one we got is shared with whoever started us.
   private let descriptor: SharedDescriptor?
   private let isSocket: Bool
+  private let isPipe: Bool
+  /// The pipe took no more of what lies in another pipe.
+  private var isFull = false
   private let mayBlock: Bool
   private var backlog: [UInt8] = []
   private var done = 0
@@ -33,6 +37,7 @@ final class OutputSink: ProgramSink {
     var status = stat()
     let known = unsafe fstat(number, &status) == 0
     isSocket = known && status.st_mode & S_IFMT == S_IFSOCK
+    isPipe = known && status.st_mode & S_IFMT == S_IFIFO
     // A plain file never blocks, and its offset is shared with all who write to it.
     let isFile = known && status.st_mode & S_IFMT == S_IFREG
     if !known {
@@ -63,7 +68,24 @@ final class OutputSink: ProgramSink {
   private var waiting: Int { backlog.count - done }
 
   /// Whether more output should be read now.
-  var hasRoom: Bool { stuck || waiting < Limit.backlogBytes }
+  var hasRoom: Bool { stuck || !isFull && waiting < Limit.backlogBytes }
+
+  func copy(from pipe: Int32, limit: Int) -> PipeCopy {
+    guard isPipe, waiting == 0, !stuck, let raw = descriptor?.raw else { return .impossible }
+    // A copied piece takes a place of its own in the pipe, however short it is.
+    var there: Int32 = 0
+    guard unsafe ioctl(pipe, UInt(FIONREAD), &there) == 0, there >= Limit.copyBytes
+    else { return .impossible }
+    let count = guardian_tee(pipe, raw, limit)
+    if count > 0 { return .copied(count) }
+    guard count < 0, errno == EAGAIN else { return .impossible }
+    if !isFull {
+      isFull = true
+      patience?.set(after: Limit.sinkPatience)
+      writable?.isEnabled = true
+    }
+    return .full
+  }
 
   func write(_ bytes: ArraySlice<UInt8>) {
     if waiting > 0 {
@@ -137,13 +159,10 @@ final class OutputSink: ProgramSink {
 
   private func flush() {
     let sent = attempt(backlog[done...])
+    isFull = false
     done += sent
-    if sent > 0 {
-      if stuck {
-        stuck = false
-      }
-      patience?.set(after: Limit.sinkPatience)
-    }
+    if sent > 0 || waiting == 0 { stuck = false }
+    if sent > 0 { patience?.set(after: Limit.sinkPatience) }
     compact()
     if waiting == 0 {
       // A burst must not hold its memory for ever.
@@ -161,7 +180,7 @@ final class OutputSink: ProgramSink {
   }
 
   private func giveUpOnSink() {
-    if waiting == 0 { return }
+    if waiting == 0 && !isFull { return }
     stuck = true
     onRoom()
   }

@@ -49,6 +49,13 @@ package struct OutputTail {
     }
   }
 
+  /// What follows does not come right after what was appended so far.
+  package mutating func skip() {
+    pieces = []
+    bytes = 0
+    beginsInLine = true
+  }
+
   /// Oldest first; a last line without an end counts.
   package var all: [Line] {
     var lines: [Line] = []

@@ -1,6 +1,7 @@
 // One life's standard error, or its standard output where that goes through guardian: a FIFO that
-// the program holds open for reading too, so that it is not killed by SIGPIPE when guardian dies, or a pseudo-terminal when guardian writes to a
-// terminal, so that colours stay. What comes is passed on, its tail kept.
+// the program holds open for reading too, so that it is not killed by SIGPIPE when guardian dies,
+// or a pseudo-terminal when guardian writes to a terminal, so that colours stay. What comes is passed
+// on, its tail kept.
 import CLinux
 import Glibc
 import Kernel
@@ -8,13 +9,12 @@ import Kernel
 final class ProgramOutput {
   private let loop: EventLoop
   private let sink: ProgramSink
-  private let tap: OutputTap
+  private let reader: OutputReader
   let stream: OutputStream
   private let reading: FileDescriptor
   /// For the child; ours is closed after the spawn, or the end would never be seen.
   private var writing: FileDescriptor?
   private var source: EventSource?
-  private var buffer: [UInt8] = []
   private(set) var tail = OutputTail()
   private(set) var isOpen = true
   let isTerminal: Bool
@@ -25,13 +25,13 @@ final class ProgramOutput {
   ///   - user: the program's; it may open its own /dev/stderr then.
   ///   - mayBeTerminal: a pseudo-terminal dies with guardian, a FIFO does not.
   init(
-    folder: String?, stream: OutputStream, sink: ProgramSink, tap: OutputTap, user: Launch.User,
+    folder: String?, stream: OutputStream, sink: ProgramSink, reader: OutputReader, user: Launch.User,
     loop: EventLoop, mayBeTerminal: Bool = true
   ) throws(SystemError) {
     self.loop = loop
     self.stream = stream
     self.sink = sink
-    self.tap = tap
+    self.reader = reader
     if mayBeTerminal, sink.isTerminal, let pair = Terminal.openPair(like: 2) {
       reading = FileDescriptor(owning: pair.master)
       writing = FileDescriptor(owning: pair.slave)
@@ -59,13 +59,13 @@ final class ProgramOutput {
 
   /// Goes on with the FIFO of a life that an earlier guardian started.
   init(
-    adopting folder: String, stream: OutputStream, sink: ProgramSink, tap: OutputTap,
+    adopting folder: String, stream: OutputStream, sink: ProgramSink, reader: OutputReader,
     loop: EventLoop
   ) throws(SystemError) {
     self.loop = loop
     self.stream = stream
     self.sink = sink
-    self.tap = tap
+    self.reader = reader
     isTerminal = false
     reading = try FileDescriptor.open(
       folder + "/" + stream.rawValue, O_RDONLY | O_NONBLOCK | O_NOFOLLOW)
@@ -74,12 +74,12 @@ final class ProgramOutput {
   /// Goes on with what was open before this program was executed.
   init(
     resuming number: Int32, stream: OutputStream, isTerminal: Bool, tail: OutputTail,
-    sink: ProgramSink, tap: OutputTap, loop: EventLoop
+    sink: ProgramSink, reader: OutputReader, loop: EventLoop
   ) {
     self.loop = loop
     self.stream = stream
     self.sink = sink
-    self.tap = tap
+    self.reader = reader
     self.isTerminal = isTerminal
     self.tail = tail
     reading = FileDescriptor(owning: number)
@@ -94,7 +94,7 @@ final class ProgramOutput {
   func begin() {
     writing = nil
     source = try? loop.watch(reading.raw, urgency: .output) { [unowned self] _ in
-      pump(limit: Limit.readBytes * 4)
+      pump(limit: Limit.outputBytesPerTurn)
     }
     if !sink.hasRoom { source?.isEnabled = false }
   }
@@ -106,34 +106,27 @@ final class ProgramOutput {
 
   func resume() { if isOpen, let source, !source.isEnabled { source.isEnabled = true } }
 
-  /// Reads what is there without waiting, at most `limit` bytes.
+  /// Moves what is there without waiting, about `limit` bytes.
   private func pump(limit: Int) {
     var total = 0
-    if buffer.isEmpty { buffer = [UInt8](repeating: 0, count: Limit.readBytes) }
     while total < limit {
-      let count: Int
-      do { count = try reading.read(into: &buffer) } catch {
-        if error.errno == EAGAIN { break }
-        // EIO: the last process closed the pseudo-terminal.
-        close()
-        return
-      }
-      if count == 0 {
-        close()
-        return
-      }
-      total += count
-      let bytes = buffer[..<count]
-      tail.append(bytes, at: Clock.wall)
-      sink.write(bytes)
-      tap.see?(stream, bytes)
-      if !sink.hasRoom {
+      switch reader.step(reading, stream, into: sink, tail: &tail, limit: limit - total) {
+      case .moved(let count):
+        total += count
+        if !sink.hasRoom {
+          source?.isEnabled = false
+          return
+        }
+        if count < Limit.readBytes / 4 { return }
+      case .empty: return
+      case .full:
         source?.isEnabled = false
-        break
+        return
+      case .end:
+        close()
+        return
       }
-      if count < Limit.readBytes / 4 { break }
     }
-    if total < Limit.readBytes / 4 && buffer.count > 0 { buffer = [] }
   }
 
   /// At the ending: the last lines are in the pipe already. A descendant that holds it open and
@@ -141,18 +134,14 @@ final class ProgramOutput {
   func drain() {
     if !isOpen { return }
     var left = Int(Limit.pipeBytes) * 2
-    var piece = [UInt8](repeating: 0, count: Limit.readBytes)
-    while left > 0, let count = try? reading.read(into: &piece), count > 0 {
-      left -= count
-      tail.append(piece[..<count], at: Clock.wall)
-      sink.write(piece[..<count])
-      tap.see?(stream, piece[..<count])
-    }
+    while left > 0,
+      case .moved(let count) = reader.step(
+        reading, stream, into: sink, tail: &tail, limit: left, all: true)
+    { left -= count }
   }
 
   func close() {
     isOpen = false
     source = nil
-    buffer = []
   }
 }

@@ -11,17 +11,26 @@ protocol ProgramSink: AnyObject {
   var hasRoom: Bool { get }
   var isTerminal: Bool { get }
   func write(_ bytes: ArraySlice<UInt8>)
+  /// Takes what is in `pipe`, at most `limit` bytes, and leaves it there.
+  func copy(from pipe: Int32, limit: Int) -> PipeCopy
+}
+
+enum PipeCopy {
+  case copied(Int)
+  /// It takes nothing now, and says when it does again.
+  case full
+  /// It is to be read and written.
+  case impossible
+}
+
+extension ProgramSink {
+  func copy(from pipe: Int32, limit: Int) -> PipeCopy { .impossible }
 }
 
 /// One of the program's streams.
 package enum OutputStream: String, Sendable {
   case stdout
   case stderr
-}
-
-/// Sees what the program wrote, while somebody follows it.
-final class OutputTap {
-  var see: ((OutputStream, ArraySlice<UInt8>) -> Void)?
 }
 
 final class NullSink: ProgramSink {
@@ -34,7 +43,7 @@ final class StandardStreams {
   /// nil: the program writes there itself, and guardian sees nothing of it.
   private(set) var output: ProgramSink?
   private(set) var error: ProgramSink
-  let tap = OutputTap()
+  let reader = OutputReader()
   private let outputTarget: OutputTarget
   private let errorTarget: OutputTarget
   private let own: OutputSink

@@ -168,9 +168,9 @@ extension Supervisor {
     let isFollowed =
       control?.clients.contains { if case .output = $0.interest { true } else { false } } ?? false
     if !isFollowed {
-      streams.tap.see = nil
-    } else if streams.tap.see == nil {
-      streams.tap.see = { [unowned self] in wrote($0, $1) }
+      streams.reader.see = nil
+    } else if streams.reader.see == nil {
+      streams.reader.see = { [unowned self] in wrote($0, $1) }
     }
   }
 

@@ -300,7 +300,7 @@ extension Supervisor {
       let output = ProgramOutput(
         resuming: number, stream: stream ?? .stderr, isTerminal: false, tail: OutputTail(),
         sink: stream == .stdout ? streams.output ?? streams.error : streams.error,
-        tap: streams.tap, loop: loop)
+        reader: streams.reader, loop: loop)
       output.begin()
       earlierOutputs.append(output)
     }
@@ -349,13 +349,13 @@ extension Supervisor {
       ProgramOutput(
         resuming: $0, stream: .stdout, isTerminal: handover.flag("stdout-is-terminal"),
         tail: handover.tail("stdout-tail") ?? OutputTail(), sink: streams.output ?? streams.error,
-        tap: streams.tap, loop: loop)
+        reader: streams.reader, loop: loop)
     }
     let channel = Channel(
       resuming: folder, life: number.rawValue, ring: ring, bell: bell, notify: notify,
       errors: ProgramOutput(
         resuming: output, stream: .stderr, isTerminal: handover.flag("is-terminal"),
-        tail: handover.tail("tail") ?? OutputTail(), sink: streams.error, tap: streams.tap,
+        tail: handover.tail("tail") ?? OutputTail(), sink: streams.error, reader: streams.reader,
         loop: loop), output: standardOutput)
     let entries = (handover["environment"] ?? []).split(
       separator: 0, omittingEmptySubsequences: false)

@@ -9,6 +9,7 @@
  *   spawn_probe wait         prints "pid PID" and waits
  *   spawn_probe stubborn     the same, ignoring TERM
  *   spawn_probe flood BYTES  writes so much to standard error, then leaves with 0
+ *   spawn_probe numbers COUNT  writes so many numbered lines there in large pieces, leaves with 1
  *   spawn_probe notify TEXT  sends TEXT to NOTIFY_SOCKET, prints "sent" and waits
  *   spawn_probe terminal     prints whether it is the terminal's foreground group */
 #define _GNU_SOURCE
@@ -164,6 +165,13 @@ int main(int count, char **words) {
         left -= done;
     }
     dprintf(2, "the last line\n");
+  } else if (!strcmp(what, "numbers")) {
+    static char block[1 << 16];
+    setvbuf(stderr, block, _IOFBF, sizeof block);
+    int lines = count > 2 ? atoi(words[2]) : 0;
+    for (int i = 0; i < lines; i++)
+      fprintf(stderr, "%08d\n", i);
+    return fflush(stderr) ? 2 : 1;
   } else if (!strcmp(what, "notify")) {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     const char *path = getenv("NOTIFY_SOCKET");

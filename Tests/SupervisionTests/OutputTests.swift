@@ -35,6 +35,47 @@ import Testing
     withExtendedLifetime(reader) {}
   }
 
+  @Test func `of a flood into a pipe comes in order, and its end is in the report`() throws {
+    let lines = 2_000_000
+    let scratch = Scratch()
+    let fifo = scratch.path + "/sink"
+    try Files.makeFIFO(fifo, mode: 0o600)
+    let reader = try FileDescriptor.open(fifo, O_RDONLY | O_NONBLOCK)
+    let guardian = try Guardian(
+      ["--max-crashes", "0", "--quiet"], [probe, "numbers", "\(lines)"], in: scratch, errors: fifo)
+    // The pipe is full before anything is read: guardian has to wait for room, and go on.
+    try eventually("a full pipe") {
+      var there: Int32 = 0
+      _ = unsafe ioctl(reader.raw, UInt(FIONREAD), &there)
+      return there == 65536 ? true : nil
+    }
+    var next = 0
+    var rest: [UInt8] = []
+    var piece = [UInt8](repeating: 0, count: 1 << 16)
+    var isInOrder = true
+    reading: while true {
+      var ready = pollfd(fd: reader.raw, events: Int16(POLLIN), revents: 0)
+      #expect(unsafe poll(&ready, 1, 60_000) == 1)
+      let count = try reader.read(into: &piece)
+      if count == 0 { break reading }
+      rest += piece[..<count]
+      var start = rest.startIndex
+      while rest.endIndex - start >= 9 {
+        var number = 0
+        for byte in rest[start..<(start + 8)] { number = number * 10 + Int(byte) - 48 }
+        if number != next || rest[start + 8] != 10 { isInOrder = false }
+        next += 1
+        start += 9
+      }
+      rest.removeFirst(start)
+    }
+    #expect(isInOrder)
+    #expect(next == lines && rest.isEmpty)
+    #expect(try guardian.run() == .exited(1))
+    let tail = try guardian.reportText(0, "stderr.log").split(separator: "\n").compactMap { Int($0) }
+    #expect(tail == Array((lines - 200)..<lines))
+  }
+
   @Test func `held open by a grandchild delays nothing`() throws {
     let guardian = try Guardian(
       ["--max-crashes", "1", "--kill-mode", "process"],

@@ -32,6 +32,9 @@ int guardian_sigrtmin(void);
 const char *guardian_signal_abbreviation(int signal);
 /* fcntl(2), F_SETPIPE_SZ. */
 int guardian_set_pipe_size(int pipe, int bytes);
+/* tee(2) and splice(2) of a pipe, without waiting. */
+ssize_t guardian_tee(int from, int to, size_t bytes);
+ssize_t guardian_splice(int from, int to, size_t bytes);
 /* O_PATH, a GNU name. */
 extern const int guardian_open_path;
 /* process_vm_readv(2) into one buffer. */
