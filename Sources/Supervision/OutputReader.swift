@@ -34,8 +34,8 @@ final class OutputReader {
   ) -> Step {
     if see == nil {
       switch sink.copy(from: pipe.raw, limit: limit) {
-      case .copied(let count):
-        consume(pipe, count, into: &tail)
+      case .copied(let count, let behind):
+        consume(pipe, count, behind: behind, into: &tail)
         return .moved(count)
       case .full: if !all { return .full }
       case .impossible: break
@@ -55,12 +55,15 @@ final class OutputReader {
     }
   }
 
-  /// What the sink has is taken out of the pipe; the program may have been faster, it has the pipe
-  /// open too.
-  private func consume(_ pipe: borrowing FileDescriptor, _ count: Int, into tail: inout OutputTail) {
+  /// What the sink has is taken out of the pipe, unread where what lies behind it will push it out of
+  /// the tail. The program may have been faster, it has the pipe open too.
+  private func consume(
+    _ pipe: borrowing FileDescriptor, _ count: Int, behind: Int, into tail: inout OutputTail
+  ) {
     var left = count
-    if left > Limit.tailBytes, let null = nowhere {
-      let skipped = guardian_splice(pipe.raw, null.raw, left - Limit.tailBytes)
+    let unread = count - max(0, Limit.tailBytes - behind)
+    if unread > 0, let null = nowhere {
+      let skipped = guardian_splice(pipe.raw, null.raw, unread)
       if skipped > 0 {
         left -= skipped
         tail.skip()

@@ -77,7 +77,7 @@ final class OutputSink: ProgramSink {
     guard unsafe ioctl(pipe, UInt(FIONREAD), &there) == 0, there >= Limit.copyBytes
     else { return .impossible }
     let count = guardian_tee(pipe, raw, limit)
-    if count > 0 { return .copied(count) }
+    if count > 0 { return .copied(count, behind: Int(there) - count) }
     guard count < 0, errno == EAGAIN else { return .impossible }
     if !isFull {
       isFull = true

@@ -16,7 +16,8 @@ protocol ProgramSink: AnyObject {
 }
 
 enum PipeCopy {
-  case copied(Int)
+  /// So many bytes; behind them lie so many more.
+  case copied(Int, behind: Int)
   /// It takes nothing now, and says when it does again.
   case full
   /// It is to be read and written.
