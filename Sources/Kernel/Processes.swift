@@ -140,6 +140,17 @@ package enum Processes {
     return (pages, user &+ system)
   }
 
+  /// A hard limit by its name in /proc/PID/limits, also of a process that is dead and not reaped;
+  /// nil: unlimited, or not to be known.
+  package static func hardLimit(_ name: String, of pid: Int32) -> UInt64? {
+    let text = (try? Files.readText("/proc/\(pid)/limits", limit: 8192)) ?? ""
+    for line in text.split(separator: "\n") where line.hasPrefix(name) {
+      let words = line.dropFirst(name.utf8.count).split(separator: " ")
+      return words.count > 1 ? UInt64(words[1]) : nil
+    }
+    return nil
+  }
+
   /// The process's own name for itself, made printable.
   package static func name(of pid: Int32) -> String? {
     guard let bytes = try? Files.read("/proc/\(pid)/comm", limit: 64) else { return nil }

@@ -65,11 +65,12 @@ extension Ending {
     }
   }
 
-  /// The program, its interpreter or its working directory is not there or cannot be executed:
-  /// ENOENT, ENOEXEC, EACCES, ENOTDIR, ELOOP. Somebody has to do something about it.
+  /// The program, its interpreter or its working directory is not there or cannot be executed, or
+  /// guardian has no right to what was asked for it (another user, a higher limit): EPERM, ENOENT,
+  /// ENOEXEC, EACCES, ENOTDIR, ELOOP. Somebody has to do something about it.
   package var cannotHealByItself: Bool {
     if case .execFailed(let errno) = status, cause == .own {
-      return [2, 8, 13, 20, 40].contains(errno)
+      return [1, 2, 8, 13, 20, 40].contains(errno)
     }
     return false
   }

@@ -44,6 +44,8 @@ package struct Incident: Sendable {
   package var handler: String
   /// Why it was found to hang, in the words of what found it; nil: it was not.
   package var hang: String?
+  /// The limit for which the kernel killed it, in words; nil: not for one that guardian knows of.
+  package var killedByLimit: String?
   /// What is missing, as far as guardian knows already.
   package var defects: [String] = []
   /// Why the program could not be executed, in words.

@@ -234,17 +234,18 @@ package enum PlainReport {
   /// Without a crash record: what the number alone says.
   private static func sentence(_ signal: Int32, _ incident: Incident) -> String {
     switch signal {
-    case 24: "the limit of CPU time was reached"
-    case 25: "the limit of a file's size was reached"
-    case 13: "write to a pipe or socket that nobody reads any more"
-    case 31: "a seccomp filter forbade a system call"
+    case 24: return "the limit of CPU time was reached"
+    case 25: return "the limit of a file's size was reached"
+    case 13: return "write to a pipe or socket that nobody reads any more"
+    case 31: return "a seccomp filter forbade a system call"
     case 9:
       // waitid(2) has no sender, and this signal reaches no handler that could see one.
-      incident.process.oomKills == nil
+      if let limit = incident.killedByLimit { return "killed by the kernel: \(limit)" }
+      return incident.process.oomKills == nil
         ? "killed: by another process, by itself, or by the kernel for lack of memory"
-        : "killed: by another process or by itself; it was not for lack of memory"
+        : "killed: by another process or by itself; the kernel counted no kill for lack of memory"
     default:
-      SignalNames.isCrash(signal)
+      return SignalNames.isCrash(signal)
         ? "\(SignalNames.name(signal)), without a crash record"
         : "ended by \(SignalNames.name(signal))"
     }

@@ -71,6 +71,8 @@ package enum InputSource: String, CaseIterable, Hashable, Sendable {
 /// Where the program's standard output or error goes.
 package enum OutputTarget: Hashable, Sendable {
   case inherit
+  /// guardian's own, not through guardian; for standard output the same as `inherit`.
+  case direct
   case null
   case journal
   case file(String)

@@ -481,16 +481,17 @@ extension Kind<Readiness> {
 
 extension Kind<OutputTarget> {
   static let output = Kind(
-    argument: "TARGET", notation: "one of inherit, null, journal, file:PATH", toml: [.string],
-    completion: .words(["inherit", "null", "journal", "file:"]),
+    argument: "TARGET", notation: "one of inherit, direct, null, journal, file:PATH", toml: [.string],
+    completion: .words(["inherit", "direct", "null", "journal", "file:"]),
     parse: { text throws(BadValue) in
       switch text {
       case "inherit": return .inherit
+      case "direct": return .direct
       case "null": return .null
       case "journal": return .journal
       default:
         guard text.hasPrefix("file:"), text.utf8.count > 5 else {
-          throw BadValue("\(quoted(text)) is not one of inherit, null, journal, file:PATH")
+          throw BadValue("\(quoted(text)) is not one of inherit, direct, null, journal, file:PATH")
         }
         return .file(String(text.dropFirst(5)))
       }
@@ -498,6 +499,7 @@ extension Kind<OutputTarget> {
     format: {
       switch $0 {
       case .inherit: "inherit"
+      case .direct: "direct"
       case .null: "null"
       case .journal: "journal"
       case .file(let path): "file:" + path

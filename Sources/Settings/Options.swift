@@ -144,7 +144,7 @@ extension Option {
       "stdout", .start, .output, \.standardOutput,
       help: "Where the program's standard output goes",
       details: """
-        inherit: to guardian's own, without a way through guardian. null: nowhere. file: through \
+        inherit, direct: to guardian's own, without a way through guardian. null: nowhere. file: through \
         guardian to the end of this file, which is made with mode 0640 if it is not there, and \
         rotated: see log-bytes. It must be a plain file, not a symbolic link. journal: through \
         guardian to systemd's journal, with the name as identifier; where there is no journal, as \
@@ -153,10 +153,14 @@ extension Option {
         """),
     .one(
       "stderr", .start, .output, \.standardError,
-      help: "Where the program's standard error goes; its tail is kept for reports in any case",
+      help: "Where the program's standard error goes; its tail is kept for reports",
       details: """
-        As for stdout. guardian's own messages stay on guardian's standard error. If both are the \
-        same file, their order in it is that of whole pieces, not of single lines.
+        As for stdout, but inherit goes through guardian, which keeps the last lines for reports and \
+        guardianctl logs; on a terminal the program sees a terminal of guardian's. direct: the \
+        program has guardian's own, nothing of it is kept: for what is used at a terminal (a shell, \
+        an editor, less), and where the order of both streams counts. guardian's own messages stay \
+        on guardian's standard error. If stdout and stderr are the same file, their order in it is \
+        that of whole pieces, not of single lines.
         """),
     .one(
       "log-bytes", .start, Kind<UInt64>.size.or("infinity", " for no limit"), \.logBytes,

@@ -14,8 +14,10 @@ package enum Request: Hashable, Sendable {
 package enum Settings {
   /// Arguments of this process, options not decoded: see `Configuration.commandStart`.
   /// Prints and leaves for --help and the like, and for whatever is wrong (64 or 78).
+  /// - Parameter problem: what else speaks against a start, for --check.
   package static func parse(
-    arguments: [String], environment: [String: String]
+    arguments: [String], environment: [String: String],
+    problem: (Configuration) -> String? = { _ in nil }
   ) -> Configuration {
     do {
       switch try request(
@@ -26,7 +28,9 @@ package enum Settings {
         for note in notes(environment) { write("guardian: " + note + "\n", to: STDERR_FILENO) }
         for warning in configuration.warnings { write(warning + "\n", to: STDERR_FILENO) }
         if configuration.check {
-          if let problem = StartCheck.problem(configuration, environment) {
+          if let problem = StartCheck.problem(configuration, environment)
+            ?? problem(configuration)
+          {
             write("guardian: the program would not start: \(problem)\n", to: STDERR_FILENO)
             exit(78)
           }

@@ -1,4 +1,5 @@
 // The two ends of the process: what it was given, and how it leaves.
+import CLinux
 import CSpawn
 import Glibc
 import Kernel
@@ -9,7 +10,14 @@ package struct StartConditions {
   let signals: guardian_signal_state
   /// To be called before anything could change them.
   package static func save() -> StartConditions {
-    StartConditions(signals: guardian_signal_state_save())
+    // A descriptor below 3 that is closed would be the next file that guardian opens, and the
+    // program's standard input.
+    while true {
+      let number = unsafe guardian_open("/dev/null", O_RDWR)
+      if number > 2 { close(number) }
+      if number > 2 || number < 0 { break }
+    }
+    return StartConditions(signals: guardian_signal_state_save())
   }
 }
 

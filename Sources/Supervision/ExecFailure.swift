@@ -16,6 +16,8 @@ enum ExecFailure {
       let status = try? file.status()
     else { return nil }
     if status.isDirectory { return "it is a folder" }
+    // Counted when the user is changed, refused by exec (execve(2)).
+    if errno == EAGAIN { return "the user has as many processes as its limit nproc allows" }
     if errno == EACCES, status.isRegular, !Files.isExecutable(name) {
       return "it is not executable (chmod +x)"
     }
@@ -34,12 +36,38 @@ enum ExecFailure {
       }
     }
     switch errno {
-    case ENOENT where isELF: return "its loader (ld.so) or interpreter does not exist"
+    case ENOENT where isELF: return "its loader (ld.so) does not exist"
+    case ENOENT: return "the file is there: its interpreter or loader is not"
     case ENOEXEC:
       if head.isEmpty { return "it is empty" }
       return isELF ? "it is built for another processor, or damaged" : "it is text with no #! line"
     default: return nil
     }
+  }
+
+  /// The same before it is executed, as far as can be seen; nil: nothing speaks against it.
+  static func foreseen(_ path: [UInt8], directory: String?) -> String? {
+    func absolute(_ name: String) -> String {
+      directory.map { name.hasPrefix("/") ? name : $0 + "/" + name } ?? name
+    }
+    guard let file = try? FileDescriptor.open(
+      absolute(String(decoding: path, as: UTF8.self)), O_RDONLY | O_NONBLOCK),
+      let status = try? file.status(), status.isRegular,
+      let head = try? file.read(count: headBytes, at: 0)
+    else { return nil }
+    if head.starts(with: "#!".utf8) {
+      guard let words = interpreter(head) else {
+        return hint(path, errno: ENOEXEC, directory: directory)
+      }
+      let name = absolute(words.shown)
+      if Files.isExecutable(name) && !words.hasReturn { return nil }
+      return hint(path, errno: Files.exists(name) ? EACCES : ENOENT, directory: directory)
+    }
+    if head.starts(with: [0x7f, 0x45, 0x4c, 0x46]) { return nil }
+    // The kernel may have been told of other formats.
+    let formats = (try? Files.list("/proc/sys/fs/binfmt_misc", limit: 1024)) ?? []
+    return formats.contains { !["register", "status"].contains($0) }
+      ? nil : hint(path, errno: ENOEXEC, directory: directory)
   }
 
   private static func interpreter(_ head: [UInt8]) -> (shown: String, hasReturn: Bool)? {

@@ -34,7 +34,7 @@ package struct LaunchFailure: Error {
       }
     if let step { return "cannot start '\(path)': \(step): \(cause)" }
     let hint = ExecFailure.hint(launch.path, errno: errno, directory: launch.directory)
-    return "cannot execute '\(path)': \(cause)" + (hint.map { ": " + $0 } ?? explanation(path))
+    return "cannot execute '\(path)': \(cause)" + (hint.map { ": " + $0 } ?? "")
   }
 
   private func limitWords(_ launch: Launch) -> String {
@@ -46,15 +46,6 @@ package struct LaunchFailure: Error {
       + hard
   }
 
-  /// What the errno of an exec does not say.
-  private func explanation(_ path: String) -> String {
-    switch errno {
-    case ENOENT where Files.exists(path): " (the file is there: its interpreter or loader is not)"
-    // Counted when the user is changed, refused by exec (execve(2)).
-    case EAGAIN: " (the user has as many processes as its limit nproc allows)"
-    default: ""
-    }
-  }
 }
 
 /// A child that runs what was asked for.

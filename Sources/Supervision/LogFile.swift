@@ -43,6 +43,12 @@ final class LogFile: ProgramSink {
     self.keep = keep
   }
 
+  /// What somebody may have meant who names a device.
+  static func hint(_ path: String) -> String {
+    path.hasPrefix("/dev/") || path.hasPrefix("/proc/")
+      ? " (for guardian's own say 'inherit' or 'direct', for nothing 'null')" : ""
+  }
+
   // MARK: opening
 
   func open() {
@@ -51,7 +57,8 @@ final class LogFile: ProgramSink {
       try openNow()
     } catch {
       file = nil
-      tell("\(error): what the program writes there is lost until it can be opened")
+      tell(
+        "\(error)\(Self.hint(path)): what the program writes there is lost until it can be opened")
     }
   }
 

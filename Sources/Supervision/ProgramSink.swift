@@ -59,6 +59,9 @@ final class StandardStreams {
     error = own
   }
 
+  /// The program writes to guardian's own standard error, which guardian does not see.
+  var errorIsDirect: Bool { errorTarget == .direct }
+
   /// What the program gets as standard output where guardian is not between: null, or guardian's.
   var outputIsNull: Bool { outputTarget == .null }
 
@@ -72,6 +75,7 @@ final class StandardStreams {
     func sink(_ target: OutputTarget, _ stream: OutputStream) -> ProgramSink? {
       switch target {
       case .inherit: return nil
+      case .direct: return stream == .stderr ? NullSink() : nil
       case .null: return stream == .stderr ? NullSink() : nil
       case .file(let path):
         // Both streams into one file: one writer, or each would rotate it away from the other.

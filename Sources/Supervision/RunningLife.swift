@@ -67,6 +67,8 @@ final class RunningLife {
   var health: HealthMonitor?
   /// Why it was found to hang, for people.
   var hangWords: String?
+  /// The limit for which the kernel killed it, in words.
+  var limitWords: String?
 
   init(
     _ number: Life, child: Child, channel: Channel, handler: HandlerDecision,
@@ -125,7 +127,7 @@ final class OpenIncident {
   /// Of a start that failed there is no life.
   var lifeNumber: Life
   /// Of a life that an earlier guardian started.
-  var startedWall: Int64?
+  var earlier: StateFile.Unfinished?
   var ending: (ending: Ending, verdict: Verdict?, time: WallTime)?
   var tail: [Incident.StderrLine] = []
 
@@ -172,6 +174,10 @@ final class WatchedDescendant {
   let pidfd: FileDescriptor
   let signal: Int32
   var source: EventSource?
+  var isDead: Bool {
+    var poller = pollfd(fd: pidfd.raw, events: Int16(POLLIN), revents: 0)
+    return unsafe poll(&poller, 1, 0) == 1
+  }
   init(
     _ incident: OpenIncident, _ life: RunningLife, pidfd: consuming FileDescriptor, signal: Int32
   ) {

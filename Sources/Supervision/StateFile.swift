@@ -14,10 +14,13 @@ package enum StateFile {
     package let pid: Int32
     /// Nanoseconds since the epoch.
     package let startedWall: Int64
-    package init(life: Life, pid: Int32, startedWall: Int64) {
+    /// What was run; empty: not known.
+    package let command: [String]
+    package init(life: Life, pid: Int32, startedWall: Int64, command: [String] = []) {
       self.life = life
       self.pid = pid
       self.startedWall = startedWall
+      self.command = command
     }
   }
 
@@ -54,6 +57,8 @@ package enum StateFile {
     line("exec-failed", history.lastExecFailed ? "yes" : "no")
     if let running {
       line("running", "\(running.life.rawValue) \(running.pid) \(running.startedWall)")
+      let words = running.command.map(escaped).joined(separator: " ")
+      if !words.isEmpty, words.utf8.count <= commandBytes { line("running-command", words) }
     }
     for failure in history.failures {
       let (seconds, attoseconds) = failure.at.components
@@ -63,6 +68,36 @@ package enum StateFile {
     }
     for fact in farewell { line(fact.key, fact.value) }
     return Array((text + "end\n").utf8)
+  }
+
+  /// A longer one is not kept for a report: the file is written with every life.
+  private static let commandBytes = 8192
+
+  /// One word: what would end it or the line stands as %XX, as in a URL.
+  private static func escaped(_ text: String) -> String {
+    var result = ""
+    for scalar in text.unicodeScalars {
+      if scalar.value > 0x20, scalar != "%", scalar.value != 0x7f {
+        result.unicodeScalars.append(scalar)
+      } else {
+        result += (scalar.value < 16 ? "%0" : "%") + String(scalar.value, radix: 16)
+      }
+    }
+    return result
+  }
+
+  private static func unescaped(_ text: Substring) -> String {
+    var result: [UInt8] = []
+    var rest = text.utf8[...]
+    while let byte = rest.popFirst() {
+      if byte == UInt8(ascii: "%"), let value = UInt8(text[rest.startIndex...].prefix(2), radix: 16) {
+        result.append(value)
+        rest = rest.dropFirst(2)
+      } else {
+        result.append(byte)
+      }
+    }
+    return String(decoding: result, as: UTF8.self)
   }
 
   /// nil: not a state file, or a damaged one.
@@ -122,7 +157,11 @@ package enum StateFile {
       guard words.count == 3, let life = UInt32(words[0]), let pid = Int32(words[1]), pid > 0,
         let wall = Int64(words[2]), wall >= 0
       else { return nil }
-      running = Unfinished(life: Life(rawValue: life), pid: pid, startedWall: wall)
+      running = Unfinished(
+        life: Life(rawValue: life), pid: pid, startedWall: wall,
+        command: facts["running-command"].map {
+          $0.split(separator: " ", omittingEmptySubsequences: false).map(unescaped)
+        } ?? [])
     }
     return Contents(history: history, running: running)
   }

@@ -208,7 +208,11 @@ extension Supervisor {
   private func descendantRang(_ bell: RingBell, _ life: RunningLife, sender: Int32) {
     let record = life.channel.crashRecord(slot: bell.slot)
     // `yes | head` must not cry wolf, and who is killed from outside has not crashed.
-    let sent = record.map { $0.code <= 0 && $0.senderPID > 0 && $0.senderPID != $0.pid } ?? false
+    let killer = record.flatMap {
+      $0.code <= 0 && $0.senderPID > 0 && $0.senderPID != $0.pid ? $0.senderPID : nil
+    }
+    // A master that ends its worker with ABRT wants to know where it hangs.
+    let sent = killer.map { bell.signal == SIGQUIT || !isOurs($0, life) } ?? false
     if [SIGPIPE, SIGXCPU, SIGXFSZ].contains(bell.signal) || sent
       || !isOurs(sender, life) || descendants[sender] != nil
     {
@@ -249,6 +253,18 @@ extension Supervisor {
       capture(incident, life, thread: thread, limit: nil)
       return
     }
+  }
+
+  /// A descendant that crashed has died, or is about to: guardian does not leave before its report is
+  /// on its way.
+  var awaitsDescendants: Bool {
+    descendants.values.contains { $0.incident.isCapturing || $0.isDead }
+  }
+
+  /// They live on although they rang: nothing of them is to be found later.
+  func discardDescendants() {
+    for watched in descendants.values { discard(watched.incident) }
+    descendants = [:]
   }
 
   /// A child that is neither the program nor a helper: an orphan that came to us.

@@ -55,7 +55,7 @@ extension Supervisor {
     launch.descriptors = command.descriptors(
       output: streams.outputIsNull
         ? command.nullDescriptor : channel.output?.childDescriptor,
-      error: channel.errors.childDescriptor, passed: passed)
+      error: streams.errorIsDirect ? nil : channel.errors.childDescriptor, passed: passed)
     if let pipe = channel.readiness, case .descriptor(let target) = configuration.ready {
       launch.descriptors.append((pipe.childDescriptor, target))
     }
@@ -218,13 +218,22 @@ extension Supervisor {
     }
     if case .exited(0) = how, hasDetached(life) { cause = .detached }
     let ending = Ending(status: status, cause: cause)
+    if case .signaled(SIGKILL, _) = how, cause == .own { life.limitWords = limitWords(life) }
     // ^C went to the program alone, which has the terminal: it was meant for both, however the
     // program ends of it.
     keys?.finish()
-    let typed = keys?.wasTyped ?? false
+    // It may take its time to clean up; but a crash is one unless it came at once.
+    let patience: Duration? =
+      if case .exited = how { configuration.stopTimeout } else { TerminalKeys.together }
+    let typed = keys?.wasTyped(within: patience) ?? false
     keys = nil
     if typed || hadForeground && [.exited(130), .signaled(SIGINT, coreDumped: false)].contains(how)
     {
+      life.stopAsked = true
+      feed(.terminate)
+    } else if case .signaled(SIGPIPE, _) = how, nobodyReads {
+      // `guardian -- yes | head`: no life to come has a reader either.
+      say("nobody reads standard output any more: stopping", .normal, LOG_NOTICE)
       life.stopAsked = true
       feed(.terminate)
     }
@@ -238,6 +247,24 @@ extension Supervisor {
       lastLines = life.channel.lastLines
     }
     settle()
+  }
+
+  /// The program's standard output is a pipe of guardian's that has lost its reader.
+  private var nobodyReads: Bool {
+    guard [.inherit, .direct].contains(configuration.standardOutput) else { return false }
+    var poller = pollfd(fd: 1, events: 0, revents: 0)
+    return unsafe poll(&poller, 1, 0) == 1 && poller.revents & Int16(POLLERR) != 0
+  }
+
+  /// KILL is also what the kernel sends at the hard limit of processor time. Only until it is reaped.
+  private func limitWords(_ life: RunningLife) -> String? {
+    guard let limit = Processes.hardLimit("Max cpu time", of: life.pid),
+      let use = Processes.use(of: life.pid)
+    else { return nil }
+    // The kernel's own count is finer than that in ticks.
+    let second = UInt64(sysconf(Int32(_SC_CLK_TCK)))
+    return use.ticks + second / 2 >= limit.multipliedReportingOverflow(by: second).partialValue
+      ? "its limit of processor time, \(limit) s, was reached" : nil
   }
 
   func take(_ life: RunningLife) {

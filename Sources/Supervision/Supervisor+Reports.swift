@@ -46,7 +46,7 @@ extension Supervisor {
     let incident = OpenIncident(
       ReportID.make(at: .now()), life: nil, number: running.life, role: .main, pid: running.pid,
       slot: nil)
-    incident.startedWall = running.startedWall
+    incident.earlier = running
     incident.ending = (ending, nil, .now())
     incident.defects.append("written by the next guardian, which knows of it from the state file")
     openFolder(incident)
@@ -111,12 +111,12 @@ extension Supervisor {
       life: incident.lifeNumber.rawValue, role: incident.role)
     var facts = Incident(
       id: incident.id, time: time, program: program, ending: ending,
-      handler: incident.startedWall == nil
+      handler: incident.earlier == nil
         ? handlerWords(incident.life) : "unknown: an earlier guardian started it")
-    if let started = incident.startedWall {
+    if let earlier = incident.earlier {
       program.startedAt = TimeText.rfc3339(
-        WallTime(nanosecondsSince1970: UInt64(clamping: started)))
-      facts.program = program
+        WallTime(nanosecondsSince1970: UInt64(clamping: earlier.startedWall)))
+      program.command = earlier.command
     }
     var ringBytes: [UInt8]?
     if let life = incident.life {
@@ -151,6 +151,7 @@ extension Supervisor {
     facts.stopTimeout = configuration.stopTimeout
     facts.slot = incident.slot
     facts.senderName = incident.senderName
+    facts.killedByLimit = incident.role == .main ? incident.life?.limitWords : nil
     facts.hang = incident.role == .main ? incident.life?.hangWords : nil
     facts.host = host!
     facts.process = incident.process
@@ -288,7 +289,7 @@ extension Supervisor {
 
   /// Nobody is at work for us.
   var isQuiet: Bool {
-    reportsWaiting.isEmpty
+    reportsWaiting.isEmpty && !awaitsDescendants
       && !helpers.values.contains {
         switch $0.work {
         case .reporter, .giveUp: true

@@ -350,6 +350,7 @@ package final class Supervisor {
       endReporters()
     case .leave(let how):
       pay()
+      discardDescendants()
       leave = how
       persist()
       loop.leave()
@@ -462,7 +463,8 @@ package final class Supervisor {
     let verdict = announcement.verdict
     let words = Words.ending(
       name: configuration.name, announcement.ending, life: number, pid: record?.pid,
-      uptime: record?.uptime, failure: spawnFailedWords[number], hang: record?.hangWords)
+      uptime: record?.uptime, failure: spawnFailedWords[number],
+      hang: record?.hangWords ?? record?.limitWords)
     let next = Words.next(verdict, stopping: machine.isAskedToStop)
     var message = "\(words); \(next)"
     if let report = announcement.report { message += "; report \(report)" }
@@ -559,7 +561,8 @@ package final class Supervisor {
     var running: StateFile.Unfinished?
     if let life, !life.hasEnded {
       running = StateFile.Unfinished(
-        life: life.number, pid: life.pid, startedWall: life.startedWall)
+        life: life.number, pid: life.pid, startedWall: life.startedWall,
+        command: configuration.command)
     }
     do {
       try Files.replace(

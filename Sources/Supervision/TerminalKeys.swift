@@ -37,8 +37,11 @@ final class TerminalKeys {
     }
   }
 
-  /// Whether it was typed a short time ago.
-  var wasTyped: Bool { last.map { Clock.monotonic - $0 < Self.together } ?? false }
+  /// Whether it was typed so short a time ago; nil: at any time.
+  func wasTyped(within limit: Duration?) -> Bool {
+    guard let last else { return false }
+    return limit.map { Clock.monotonic - last < $0 } ?? true
+  }
 
   /// Takes what was typed before the program ended, and ends the process: its group must be empty
   /// when the program's last process has left it.

@@ -30,7 +30,7 @@ enum Words {
     switch ending.status {
     case .exited(let code): return "\(who) exited with \(code)\(after)"
     case .signaled(let signal, let dumped):
-      return "\(who) died of \(signal.name)\(dumped ? " (core dumped)" : "")\(after)"
+      return "\(who) died of \(signal.name)\(dumped ? " (core dumped)" : "")\(why)\(after)"
     case .execFailed(let errno):
       return "\(name) (life \(life.rawValue)) did not start: "
         + (failure ?? SystemError.text(errno))

@@ -14,7 +14,10 @@ let arguments = ProcessVectors.arguments
 let environment = ProcessVectors.environment
 let configuration = Settings.parse(
   arguments: arguments.map { String(decoding: $0, as: UTF8.self) },
-  environment: ProcessVectors.texts(environment))
+  environment: ProcessVectors.texts(environment),
+  problem: {
+    StartProblem.find($0, searchPath: ProcessVectors.texts(environment)["PATH"])
+  })
 
 do throws(SupervisorError) {
   let supervisor = try Supervisor(
