@@ -264,7 +264,22 @@ extension ServiceMachine {
     return [.persist]
   }
 
-  mutating func depart(_ departing: Departing, at now: Now) -> [Effect] {
+  /// Asked to leave while no program runs: what the last one ended with was answered already, and
+  /// the stop itself went well.
+  mutating func departIdle(at now: Now) -> [Effect] {
+    if case .waiting = state, let last = lastVerdict {
+      lastVerdict = Verdict(
+        decision: .stop, failures: last.failures, maxCrashes: last.maxCrashes, window: last.window,
+        reason: "stopped as asked before the next life began")
+    }
+    let stopped = 128 + Signal.term.rawValue
+    return depart(
+      .asked(until: now.monotonic), at: now,
+      with: lastEnding.map(policy.classify)?.isFailure ?? false
+        ? .exit(policy.leavesCleanWithZero ? 0 : stopped) : nil)
+  }
+
+  mutating func depart(_ departing: Departing, at now: Now, with other: Leave? = nil) -> [Effect] {
     let until =
       switch departing {
       case .decided: now.monotonic + policy.reportTimeout
@@ -274,7 +289,7 @@ extension ServiceMachine {
           now.monotonic + policy.reportTimeout)
       }
     if history.departure == .none { history.departure = .stopped }
-    state = .leaving(Leaving(leave: leave, by: departing, until: until))
+    state = .leaving(Leaving(leave: other ?? leave, by: departing, until: until))
     return [.persist, .awaitReporters]
   }
 
@@ -285,6 +300,9 @@ extension ServiceMachine {
       lastEnding.cause != .detached
     {
       return .signal(signal)
+    }
+    if policy.leavesCleanWithZero, [.cleanExit, .cleanSignal].contains(policy.classify(lastEnding)) {
+      return .exit(0)
     }
     return .exit(lastEnding.exitCode)
   }

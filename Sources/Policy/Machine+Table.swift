@@ -61,8 +61,7 @@ extension ServiceMachine {
   ) -> [Effect] {
     switch input {
     case .spawned:
-      let run = Run(
-        spawning.life, started: spawning.started, watchdog: policy.watchdog, at: now)
+      let run = Run(spawning.life, started: now, watchdog: policy.watchdog, at: now)
       state = policy.awaitsReadiness ? .starting(run, until: startLimit(of: run)) : .running(run)
       return []
     case .spawnFailed(_, let errno):
@@ -604,7 +603,7 @@ extension ServiceMachine {
     case .stop:
       return rest()
     case .terminate:
-      return depart(.asked(until: now.monotonic), at: now)
+      return departIdle(at: now)
     case .begin, .adopted:
       // A guardian begins once.
       return []
@@ -626,7 +625,7 @@ extension ServiceMachine {
       history.clear()
       return spawnNext(at: now)
     case .terminate:
-      return depart(.asked(until: now.monotonic), at: now)
+      return departIdle(at: now)
     case .stop:
       return []
     case .begin, .adopted:

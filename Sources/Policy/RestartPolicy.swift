@@ -30,6 +30,9 @@ package struct RestartPolicy: Hashable, Sendable {
   package var maxIdentical = 0
   /// guardian dies of the signal that the program died of, rather than leave with 128 + n.
   package var exitAsSignal = false
+  /// Whoever started guardian takes 0 alone for success, as a service manager does: clean endings
+  /// are told as 0.
+  package var leavesCleanWithZero = false
   /// Exit codes that are as clean as 0.
   package var successExitStatuses: Set<Int32> = []
   /// Signals that are as clean a death as HUP, INT and TERM.

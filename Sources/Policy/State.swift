@@ -34,7 +34,7 @@ extension ServiceMachine {
   /// A life under way.
   package struct Run: Hashable, Sendable {
     package let life: Life
-    /// When it was spawned.
+    /// When it was executed.
     package let started: Now
     /// The longest time between two heartbeats; nil: no watchdog.
     package var watchdog: Duration?

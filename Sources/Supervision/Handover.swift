@@ -189,6 +189,9 @@ extension Handover {
     }
   }
 
+  /// What the times of `standing` are behind CLOCK_MONOTONIC.
+  package var lostTime: Duration? { time("lost-time") }
+
   package var standing: ServiceMachine.Standing? {
     switch text("standing") {
     case "living":

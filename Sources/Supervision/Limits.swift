@@ -96,6 +96,12 @@ enum Limit {
   static let treePause = Duration.milliseconds(100)
   /// How long a guardian that starts waits for what a dead one left, once KILL was sent.
   static let leftoverPatience = Duration.seconds(5)
+  /// A deadline seen so much too late: guardian itself did not run (stopped, frozen, a paused
+  /// machine), and that time is not held against the program.
+  static let lateness = Duration.milliseconds(250)
+  /// After an exit with 0 at once: how long those it left behind may take to begin a session of their
+  /// own.
+  static let detaching = Duration.milliseconds(100)
   /// A helper that waits for guardian's death is started anew so often.
   static let sweepStarts = 10
   /// What a new binary may take to say whether it could take over.

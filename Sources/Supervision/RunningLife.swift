@@ -67,6 +67,8 @@ final class RunningLife {
   var health: HealthMonitor?
   /// Why it was found to hang, for people.
   var hangWords: String?
+  /// Its main process exited with 0.
+  var leftCleanly = false
   /// The limit for which the kernel killed it, in words.
   var limitWords: String?
 

@@ -27,6 +27,8 @@ package enum StateFile {
   package struct Contents: Hashable, Sendable {
     package var history: CrashHistory
     package var running: Unfinished?
+    /// The program was stopped by hand, and guardian died after that.
+    package var diedWhileStopped = false
     package init(history: CrashHistory, running: Unfinished? = nil) {
       self.history = history
       self.running = running
@@ -163,7 +165,10 @@ package enum StateFile {
           $0.split(separator: " ", omittingEmptySubsequences: false).map(unescaped)
         } ?? [])
     }
-    return Contents(history: history, running: running)
+    var contents = Contents(history: history, running: running)
+    // Who leaves in order says with what.
+    contents.diedWhileStopped = history.departure == .stopped && facts["left-with"] == nil
+    return contents
   }
 }
 

@@ -54,12 +54,20 @@ extension Supervisor {
     adoptByFile(always: isUnreadable)
   }
 
+  private func feedBegin() {
+    if !staysStopped { return feed(.begin) }
+    say(
+      "\(configuration.name) was stopped by hand before the last guardian died, and stays so: start "
+        + "it with guardianctl -n \(configuration.name) start", .normal)
+    feed(.stop)
+  }
+
   /// `always`: a new binary that could not take over in order finds the program there all the
   /// same.
   func adoptByFile(always: Bool = true) {
     let record = instance.lifeRecord
     if record == nil, instance.channels.isEmpty {
-      feed(.begin)
+      feedBegin()
       return
     }
     if always || configuration.onGuardianDeath == .keep, let record,
@@ -79,7 +87,7 @@ extension Supervisor {
     }
     instance.removeLifeRecord()
     instance.removeChannels()
-    feed(.begin)
+    feedBegin()
   }
 
   /// false: there is nothing to take over.

@@ -278,7 +278,7 @@ extension Supervisor {
     status.lastVerdict = machine.lastVerdict?.reason
     status.lastReport = lastReport?.text
     if case .waiting(let waiting) = machine.state {
-      status.nextRestart = Int64(max(waiting.until - Clock.monotonic, .zero).milliseconds)
+      status.nextRestart = Int64(max(waiting.until - now().monotonic, .zero).milliseconds)
     }
     status.command = configuration.command.prefix(64).map { SafeText.cut($0, limit: 1024) }
     status.stateDirectory = configuration.stateDirectory

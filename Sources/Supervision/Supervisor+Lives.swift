@@ -68,6 +68,7 @@ extension Supervisor {
         number, child: child, channel: channel, handler: handler, environment: environment,
         notifies: notifies)
       life.hasTerminal = hasTerminal
+      life.heartbeatLook = now().monotonic
       self.life = life
       life.cgroup = cgroup?.path
       life.cgroupHold = cgroup
@@ -216,7 +217,10 @@ extension Supervisor {
     if case .signaled(SIGKILL, _) = how, memory.sawKill(at: Clock.monotonic) {
       cause = .outOfMemory
     }
-    if case .exited(0) = how, hasDetached(life) { cause = .detached }
+    if case .exited(0) = how {
+      life.leftCleanly = true
+      if hasDetached(life) { cause = .detached }
+    }
     let ending = Ending(status: status, cause: cause)
     if case .signaled(SIGKILL, _) = how, cause == .own { life.limitWords = limitWords(life) }
     // ^C went to the program alone, which has the terminal: it was meant for both, however the
@@ -276,7 +280,15 @@ extension Supervisor {
   /// It left with 0 at once, and descendants live on in sessions of their own.
   private func hasDetached(_ life: RunningLife) -> Bool {
     if life.stopAsked || life.isAdopted || life.uptime > .seconds(5) { return false }
-    return strays().contains { $0.session != Processes.session(of: getpid()) }
+    let own = Processes.session(of: getpid())
+    let end = Clock.monotonic + Limit.detaching
+    while true {
+      let left = strays()
+      if left.contains(where: { $0.session != own }) { return true }
+      // It may not have come to its setsid(2) yet.
+      if left.isEmpty || Clock.monotonic >= end { return false }
+      Clock.pause(.milliseconds(2))
+    }
   }
 
   /// The old life's pipe goes on being read while a descendant holds it.

@@ -147,7 +147,7 @@ extension Supervisor {
   func lookAtHeartbeat() {
     guard case .running(let run) = machine.state, run.watchdog != nil, let life, !life.hasEnded
     else { return }
-    life.heartbeatLook = Clock.monotonic
+    life.heartbeatLook = now().monotonic
     let count = life.channel.heartbeat
     if count == life.heartbeats { return }
     life.heartbeats = count
@@ -172,7 +172,7 @@ extension Supervisor {
           case .notify: "no READY=1 came on its notify socket"
           case .descriptor(let number): "no newline came on descriptor \(number)"
           }
-        return "\(missing) within \(life.uptime.words)"
+        return "\(missing) within \((configuration.startTimeout ?? life.uptime).words)"
       }
     case .stopping:
       return "it was still there \(configuration.stopTimeout?.words ?? "long") after "

@@ -1,6 +1,7 @@
 // All that a life started, wherever it went: found, signalled, killed, waited for.
 import Glibc
 import Kernel
+import CSystemd
 import Policy
 
 extension Supervisor {
@@ -118,6 +119,13 @@ extension Supervisor {
     take(life)
     awaitedTree = life
     checkTree()
+    if awaitedTree === life, !life.stopAsked, life.leftCleanly, configuration.killMode == .tree {
+      let left = strays()
+      if left.isEmpty { return }
+      say(
+        "life \(number.rawValue): its main process left with 0; ending what is left of it: "
+          + ProcessTree.words(left), .normal, LOG_NOTICE)
+    }
   }
 
   func checkTree() {

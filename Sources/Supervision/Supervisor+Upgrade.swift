@@ -163,6 +163,7 @@ extension Supervisor {
     handover.keep("lock", instance.lockNumber)
     if let terminal { handover.set("terminal", terminal.raw) }
     handover.set(standing)
+    handover.set("lost-time", lostTime)
     handover["history"] = StateFile.encode(machine.history)
     if let ending = machine.lastEnding { handover.set(ending) }
     if let verdict = machine.lastVerdict { handover.set(verdict) }
@@ -272,7 +273,8 @@ extension Supervisor {
     var resumed = history
     resumed.identity = machine.history.identity
     machine = ServiceMachine(
-      name: configuration.name, policy: configuration.policy, history: resumed,
+      name: configuration.name, policy: Self.policy(of: configuration, under: manager),
+      history: resumed,
       standing: standing, lastEnding: handover.ending, lastVerdict: handover.verdict, at: now())
     lifeBefore = handover.number("life-before").flatMap { UInt32(exactly: $0) } ?? lifeBefore
     lastReport = handover.text("last-report").flatMap { ReportID($0) }

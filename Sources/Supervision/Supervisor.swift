@@ -95,6 +95,13 @@ package final class Supervisor {
   private var sources: [EventSource] = []
   private var deadlineTimer: EventLoop.Timer?
   private var armed: Duration?
+  /// How long guardian did not run while a program did, since it began.
+  private(set) var lostTime = Duration.zero
+  private var lastLook = Clock.monotonic
+  private var forgiven: Duration?
+  /// Stopped by hand before the last guardian died: the service manager started this one, and nobody
+  /// asked for the program.
+  private(set) var staysStopped = false
   var treeTimer: EventLoop.Timer?
   private var statusTimer: EventLoop.Timer?
   private var statusSent: Duration = .zero
@@ -124,6 +131,7 @@ package final class Supervisor {
     self.handover = handover
     self.arguments = arguments
     self.environment = environment
+    lostTime = handover?.lostTime ?? .zero
     guardian_close_on_exec_from(3)
     sockets = ListeningSockets(inherited: Environment(environment))
     SignalPlan.blockAll()
@@ -187,7 +195,11 @@ package final class Supervisor {
     let saved = contents?.history
     let resumption = CrashHistory.resume(saved, bootID: bootID, identity: identity)
     machine = ServiceMachine(
-      name: configuration.name, policy: configuration.policy, history: resumption.history)
+      name: configuration.name,
+      policy: Self.policy(of: configuration, under: manager), history: resumption.history)
+    staysStopped =
+      manager.isPresent && handover == nil && contents?.diedWhileStopped ?? false
+      && saved?.bootID == bootID
     lifeBefore = machine.history.lastLife.rawValue
     if saved?.lastLife.rawValue ?? 0 > 0, resumption.continued { crashedLastRun = true }
 
@@ -247,7 +259,10 @@ package final class Supervisor {
 
   private func watch() throws(SystemError) {
     deadlineTimer = try loop.timer(CLOCK_MONOTONIC) { [unowned self] in
+      noticeLostTime()
       armed = nil
+      // What the program said meanwhile counts before the deadline does.
+      if let life, life.notifies, !life.hasEnded { notifications(of: life) }
       lookAtHeartbeat()
       feed(.deadline)
     }
@@ -300,14 +315,44 @@ package final class Supervisor {
     prepared = nil
     prepareLater()
     machine.adopt(
-      configuration.policy, identity: Identity.of(command: command, configuration: configuration))
+      Self.policy(of: configuration, under: manager), identity: Identity.of(command: command, configuration: configuration))
     persist()
     return result
   }
 
-  func now() -> Now { Now(boot: Clock.boot, monotonic: Clock.monotonic) }
+  static func policy(of configuration: Configuration, under manager: ServiceManager) -> RestartPolicy
+  {
+    var policy = configuration.policy
+    policy.leavesCleanWithZero = manager.isPresent
+    return policy
+  }
+
+  /// The machine's time: in it guardian was never away.
+  func now() -> Now { Now(boot: Clock.boot, monotonic: Clock.monotonic - lostTime) }
+
+  /// Guardian did not run when the deadline came: from what it saw last until now no time has passed
+  /// for a program that is to show signs of life or to get ready. Once for each deadline: a machine
+  /// that is always late must not put off a stop for ever.
+  private func noticeLostTime() {
+    let before = lastLook
+    let time = now().monotonic
+    lastLook = time
+    guard let armed, armed != forgiven, time - armed > Limit.lateness else { return }
+    switch machine.state {
+    case .starting, .running, .stopping: break
+    default: return
+    }
+    lostTime += time - before
+    lastLook = before
+    // Later by what was not used of it.
+    forgiven = machine.deadline
+    self.armed = nil
+    life?.heartbeatLook = before
+    say("guardian did not run for \((time - before).words): deadlines are put off", .verbose)
+  }
 
   func feed(_ input: ServiceMachine.Input) {
+    noticeLostTime()
     inputs.append(input)
     if isFeeding { return }
     endBreath()
@@ -378,6 +423,7 @@ package final class Supervisor {
   /// What is due after every event: said, written and armed once, however many effects there were.
   func settle() {
     if isFeeding { return }
+    noticeLostTime()
     if isBreathing {
       armDeadline()
       return
@@ -411,7 +457,7 @@ package final class Supervisor {
     let wanted = wakeUp
     if wanted == armed { return }
     armed = wanted
-    if let armed { deadlineTimer?.set(at: armed) } else { deadlineTimer?.disarm() }
+    if let armed { deadlineTimer?.set(at: armed + lostTime) } else { deadlineTimer?.disarm() }
   }
 
   /// Also one whose ending was announced already, while what is left of it is waited for.
@@ -465,7 +511,8 @@ package final class Supervisor {
       name: configuration.name, announcement.ending, life: number, pid: record?.pid,
       uptime: record?.uptime, failure: spawnFailedWords[number],
       hang: record?.hangWords ?? record?.limitWords)
-    let next = Words.next(verdict, stopping: machine.isAskedToStop)
+    let next = Words.next(
+      verdict, stopping: machine.isAskedToStop, asked: record?.stopAsked ?? false)
     var message = "\(words); \(next)"
     if let report = announcement.report { message += "; report \(report)" }
     lastEndingWall = Clock.wall
@@ -539,7 +586,7 @@ package final class Supervisor {
       deadline != toldDeadline
     else { return }
     toldDeadline = deadline
-    manager.extendTimeout(max(deadline - Clock.monotonic, .zero) + Limit.leaving)
+    manager.extendTimeout(max(deadline - now().monotonic, .zero) + Limit.leaving)
   }
 
   /// The program reads its configuration again, or has done so.
@@ -614,6 +661,9 @@ package final class Supervisor {
         machine.adopt(policy, identity: machine.history.identity)
       }
       if !machine.isAskedToStop { manager.stopping(status: "stopping") }
+      if case .waiting = machine.state {
+        say("\(configuration.name): stopped as asked before the next life began", .normal, LOG_NOTICE)
+      }
       feed(.terminate)
       return
     case SIGWINCH: life?.channel.errors.copySize()

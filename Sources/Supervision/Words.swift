@@ -38,8 +38,9 @@ enum Words {
     }
   }
 
-  static func next(_ verdict: Verdict, stopping: Bool) -> String {
+  static func next(_ verdict: Verdict, stopping: Bool, asked: Bool = false) -> String {
     switch verdict.decision {
+    case .restart where asked: "restarting as asked"
     case .restart(let delay):
       delay == .zero ? "restarting at once" : "restarting in \(duration(delay))"
     case .stop: stopping ? "stopped as asked" : "not restarted"
