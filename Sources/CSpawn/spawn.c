@@ -38,8 +38,8 @@ struct kernel_sigaction {
 enum {
   SIGNAL_COUNT = 64,
   STACK_SIZE = 64 * 1024,
-  /* Copies of descriptors are parked above every number that a plan may ask for. */
-  PARKING = 64,
+  /* No plan asks for this number or a higher one. */
+  DESCRIPTOR_END = 64,
   /* Upper end of the loop where close_range is missing. */
   CLOSE_LOOP_END = 65536,
   MAX_DESCRIPTORS = 60,
@@ -134,15 +134,20 @@ static void place_descriptors(struct child *child) {
     errno = E2BIG;
     fail(child, GUARDIAN_SPAWN_DESCRIPTORS);
   }
-  /* First out of each other's way, then into place. */
+  /* First out of each other's way, above every number that is asked for and no higher: there may be a
+   * low limit. Then into place. */
+  int parking = 3;
+  for (uint32_t i = 0; i < plan->descriptor_count; i++)
+    if (plan->descriptors[i].to >= parking)
+      parking = plan->descriptors[i].to + 1;
   for (uint32_t i = 0; i < plan->descriptor_count; i++) {
     child->detail = plan->descriptors[i].to;
-    parked[i] = fcntl(plan->descriptors[i].from, F_DUPFD_CLOEXEC, PARKING);
+    parked[i] = fcntl(plan->descriptors[i].from, F_DUPFD_CLOEXEC, parking);
     if (parked[i] < 0)
       fail(child, GUARDIAN_SPAWN_DESCRIPTORS);
   }
   if (child->pipe >= 0) {
-    child->pipe = fcntl(child->pipe, F_DUPFD_CLOEXEC, PARKING);
+    child->pipe = fcntl(child->pipe, F_DUPFD_CLOEXEC, parking);
     if (child->pipe < 0)
       _exit(127);
   }
@@ -150,7 +155,7 @@ static void place_descriptors(struct child *child) {
   for (uint32_t i = 0; i < plan->descriptor_count; i++) {
     unsigned to = (unsigned)plan->descriptors[i].to;
     child->detail = (int)to;
-    if (to < next || to >= PARKING) {
+    if (to < next || to >= DESCRIPTOR_END) {
       errno = EINVAL;
       fail(child, GUARDIAN_SPAWN_DESCRIPTORS);
     }

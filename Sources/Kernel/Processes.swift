@@ -132,6 +132,15 @@ package enum Processes {
 
   package static func state(of pid: Int32) -> Character? { statFields(pid)?.first?.first }
 
+  /// Whether it has left or been killed, and is only not gone yet.
+  package static func isEnding(_ pid: Int32) -> Bool {
+    guard let fields = statFields(pid), fields.count > 6, let flags = UInt32(fields[6]) else {
+      return false
+    }
+    // PF_EXITING
+    return fields[0] == "Z" || fields[0] == "X" || flags & 4 != 0
+  }
+
   /// Pages in memory, and clock ticks on a processor in user and kernel mode.
   package static func use(of pid: Int32) -> (residentPages: UInt64, ticks: UInt64)? {
     guard let fields = statFields(pid), fields.count > 21, let user = UInt64(fields[11]),

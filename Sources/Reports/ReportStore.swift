@@ -61,12 +61,33 @@ package struct ReportStore<Calls: StoreCalls> {
     return IncidentFolder(id: id, path: path, calls: calls)
   }
 
-  /// Folders in `partial` whose guardian or reporter is gone become final as they are; empty
-  /// ones vanish, and one that no report can be written for stays. To be called at guardian's start. The index learns of them at the next
-  /// finishing. Throws only if `partial` cannot be listed.
-  package func adoptOrphans(program: Program) throws(SystemError) -> [ReportID] {
+  /// `partial/<id>`, which is there.
+  package func folder(_ id: ReportID) -> IncidentFolder<Calls> {
+    IncidentFolder(id: id, path: path(.partial, id), calls: calls)
+  }
+
+  /// Snapshots of crashes whose guardian died before it wrote their report, oldest first.
+  package func begun() -> [BegunIncident] {
+    ((try? calls.list(path(.partial))) ?? []).compactMap { ReportID($0) }.sorted().compactMap { id in
+      let folder = path(.partial, id)
+      guard let files = try? calls.list(folder), !files.contains("report.json"),
+        let bytes = (try? calls.read(
+          folder + "/" + BegunIncident.name, limit: BegunIncident.maximumBytes)) ?? nil
+      else { return nil }
+      return BegunIncident(id, bytes)
+    }
+  }
+
+  /// Folders in `partial` whose guardian or reporter is gone become final as they are; empty ones
+  /// vanish, and one that no report can be written for stays. To be called at guardian's start. The
+  /// index learns of them at the next finishing. Throws only if `partial` cannot be listed.
+  /// - Parameter others: somebody writes a better report for these.
+  package func adoptOrphans(
+    program: Program, except others: Set<ReportID> = []
+  ) throws(SystemError) -> [ReportID] {
     var adopted: [ReportID] = []
     for name in try calls.list(path(.partial)) {
+      if let id = ReportID(name), others.contains(id) { continue }
       let path = path(.partial) + "/" + name
       // Deletion was interrupted.
       if name.hasSuffix(Self.gone) {
@@ -155,12 +176,13 @@ package struct ReportStore<Calls: StoreCalls> {
   /// Makes a report of `partial` final as it is, without its reporter, and keeps the store within
   /// its limits. Waits for nothing: where a finisher is just at that, it sees to the limits, and
   /// nothing is flushed.
-  package func keep(_ id: ReportID, limits: StoreLimits) throws(SystemError) {
+  /// - Parameter limits: nil: more follow, and the last of them makes room.
+  package func keep(_ id: ReportID, limits: StoreLimits?) throws(SystemError) {
     let partial = path(.partial, id)
     // What the reporter would have made of it is all that it was for.
     try? calls.removeFile(partial + "/ring")
     try calls.rename(partial, to: path(.new, id))
-    guard let lock = FolderLock(directory, wait: false) else { return }
+    guard let limits, let lock = FolderLock(directory, wait: false) else { return }
     defer { withExtendedLifetime(lock) {} }
     var index = loadIndex()
     retain(&index, limits: limits)
@@ -306,6 +328,11 @@ package struct IncidentFolder<Calls: StoreCalls> {
       })
   }
 
+  /// Whose snapshot it is, for the case that nothing more is written.
+  package func note(_ begun: BegunIncident) {
+    try? calls.write(path + "/" + BegunIncident.name, begun.bytes, sync: false)
+  }
+
   /// Everything guardian leaves for the reporter, the report first: for want of room the snapshot
   /// goes before it. Throws if there is no report.
   /// - Returns: why another file is missing.
@@ -316,6 +343,7 @@ package struct IncidentFolder<Calls: StoreCalls> {
     var first: SystemError?
     var report = report
     try writeMakingRoom(&report, sync: false)
+    try? calls.removeFile(path + "/" + BegunIncident.name)
     let files: [(name: String, bytes: [UInt8]?)] = [
       ("stderr.log", stderr), ("ring", ring), ("maps", maps.isEmpty ? nil : maps),
     ]

@@ -36,7 +36,7 @@ final class Channel {
       noRing = try Channel.begin(ring, life: life, captureTimeout: captureTimeout)
       bell = try Sockets.bindDatagram(folder + "/bell", mode: 0o666)
       notify = try Sockets.bindDatagram(folder + "/notify", mode: 0o666, descriptors: true)
-      readiness = readinessPipe ? try ReadinessPipe() : nil
+      readiness = readinessPipe ? try ReadinessPipe(folder: folder) : nil
       errors = try ProgramOutput(
         folder: folder, stream: .stderr, sink: streams.error, reader: streams.reader, user: user,
         loop: loop, mayBeTerminal: mayBeTerminal)
@@ -91,7 +91,7 @@ final class Channel {
     ring = try FileDescriptor.open("/dev/null", O_RDWR)
     bell = try Sockets.silent()
     notify = try Sockets.silent()
-    readiness = readinessPipe ? try ReadinessPipe() : nil
+    readiness = readinessPipe ? try ReadinessPipe(folder: nil) : nil
     errors = try ProgramOutput(
       folder: nil, stream: .stderr, sink: streams.error, reader: streams.reader, user: user, loop: loop)
     if let sink = streams.output {
@@ -133,7 +133,7 @@ final class Channel {
   /// Goes on with what was open before this program was executed.
   init(
     resuming folder: String, life: UInt32, ring: Int32, bell: Int32, notify: Int32,
-    errors: ProgramOutput, output: ProgramOutput?
+    readiness: Int32?, errors: ProgramOutput, output: ProgramOutput?
   ) {
     self.life = life
     self.folder = folder
@@ -141,7 +141,7 @@ final class Channel {
     self.ring = FileDescriptor(owning: ring)
     self.bell = FileDescriptor(owning: bell)
     self.notify = FileDescriptor(owning: notify)
-    readiness = nil
+    self.readiness = readiness.map { ReadinessPipe(resuming: $0) }
     self.errors = errors
     self.output = output
   }
@@ -246,7 +246,16 @@ final class ReadinessPipe {
   private var writing: FileDescriptor?
   private var source: EventSource?
 
-  init() throws(SystemError) {
+  /// - Parameter folder: for a FIFO, which the program holds open itself: a write to it is no broken
+  ///   pipe when guardian dies. nil: a pipe.
+  init(folder: String?) throws(SystemError) {
+    if let folder {
+      let path = folder + "/ready"
+      try Files.makeFIFO(path, mode: 0o600)
+      reading = try FileDescriptor.open(path, O_RDONLY | O_NONBLOCK)
+      writing = try FileDescriptor.open(path, O_RDWR)
+      return
+    }
     var ends: (Int32, Int32) = (-1, -1)
     let result = unsafe withUnsafeMutablePointer(to: &ends) {
       unsafe $0.withMemoryRebound(to: Int32.self, capacity: 2) { unsafe guardian_pipe($0) }
@@ -256,7 +265,11 @@ final class ReadinessPipe {
     writing = FileDescriptor(owning: ends.1)
   }
 
+  /// Goes on with what was open before this program was executed.
+  init(resuming number: Int32) { reading = FileDescriptor(owning: number) }
+
   var childDescriptor: Int32 { writing?.raw ?? -1 }
+  var readingNumber: Int32 { reading.raw }
 
   /// The child has its end. What comes before a newline is not looked at; an end without one is
   /// no readiness, and the start timeout goes on.

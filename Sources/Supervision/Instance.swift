@@ -7,10 +7,31 @@ import Settings
 final class Instance {
   let runtimeDirectory: String
   private var lock: FileDescriptor
+  /// The last process that the guardian before this one started.
+  let before: (life: UInt32, pid: Int32)?
 
-  private init(_ runtimeDirectory: String, _ lock: consuming FileDescriptor) {
+  private init(
+    _ runtimeDirectory: String, _ lock: consuming FileDescriptor,
+    before: (life: UInt32, pid: Int32)? = nil
+  ) {
     self.runtimeDirectory = runtimeDirectory
     self.lock = lock
+    self.before = before
+  }
+
+  /// Says at once which life began: the state file and the life file follow when it runs, and
+  /// guardian may be killed before that. One write into the lock.
+  func note(life: UInt32, pid: Int32) {
+    let text = "\(getpid()) \(life) \(pid)\n"
+    try? lock.write(Array(text.utf8), at: 0)
+  }
+
+  private static func before(_ text: [UInt8]) -> (life: UInt32, pid: Int32)? {
+    let line = String(decoding: text.prefix { $0 != 10 }, as: UTF8.self).split(separator: " ")
+    guard line.count == 3, let life = UInt32(line[1]), let pid = Int32(line[2]), pid > 0 else {
+      return nil
+    }
+    return (life, pid)
   }
 
   /// The lock was taken before this program was executed, and never let go.
@@ -66,8 +87,9 @@ final class Instance {
   }
 
   private static func take(folder: String, name: String) throws(Failure) -> Instance {
+    let before = before((try? Files.read(folder + "/lock", limit: 64)) ?? [])
     let lock = try hold(folder, name: name)
-    return Instance(folder, lock)
+    return Instance(folder, lock, before: before)
   }
 
   /// Somebody removed the folder, or what is in it: it is made again and taken.
@@ -97,7 +119,10 @@ final class Instance {
         let pid = Int32(String(decoding: text.prefix { $0 > 32 }, as: UTF8.self))
         // A guardian that was killed while it started a process: until that one is executed, it
         // has the lock too.
-        if let pid, kill(pid, 0) != 0, errno == ESRCH, Clock.monotonic < end {
+        // And one that is on its way out.
+        if let pid, Clock.monotonic < end,
+          kill(pid, 0) != 0 && errno == ESRCH || Processes.isEnding(pid)
+        {
           Clock.pause(.milliseconds(5))
           continue
         }

@@ -68,7 +68,10 @@ final class LogFile: ProgramSink {
       try openNow()
       threshold = limit
     } catch {
-      complain("\(error): the file opened before is written to")
+      complain(
+        file == nil
+          ? "\(error)\(Self.hint(path)): what the program writes there is lost"
+          : "\(error): the file opened before is written to")
     }
   }
 

@@ -117,6 +117,8 @@ final class OpenIncident {
   var process = ProcessTexts()
   var senderName: String?
   var isCapturing = false
+  /// When that was over, on CLOCK_MONOTONIC.
+  var capturedAt: Duration?
   /// Promised and not begun: whoever comes first must not write it.
   var isOwed = false
   /// The snapshot of a program that hangs: what its ABRT brings adds nothing to it.
@@ -128,6 +130,8 @@ final class OpenIncident {
   var startFailure: String?
   /// Of a start that failed there is no life.
   var lifeNumber: Life
+  /// Of a life that no guardian has any more.
+  var ring: [UInt8]?
   /// Of a life that an earlier guardian started.
   var earlier: StateFile.Unfinished?
   var ending: (ending: Ending, verdict: Verdict?, time: WallTime)?

@@ -5,6 +5,8 @@ import CSystemd
 import Glibc
 import Kernel
 import Policy
+import Reports
+import Ring
 
 extension Supervisor {
   // MARK: the life file
@@ -55,7 +57,16 @@ extension Supervisor {
   }
 
   private func feedBegin() {
-    if !staysStopped { return feed(.begin) }
+    if !staysStopped {
+      guard let ending = takeInterrupted(), let interrupted else { return feed(.begin) }
+      let age = max(Duration.nanoseconds(Clock.wall - interrupted.startedWall), .zero)
+      let time = now()
+      feed(
+        .adopted(
+          interrupted.life,
+          started: Now(boot: max(time.boot - age, Duration.zero), monotonic: time.monotonic)))
+      return feed(.ended(interrupted.life, ending, signature: nil))
+    }
     say(
       "\(configuration.name) was stopped by hand before the last guardian died, and stays so: start "
         + "it with guardianctl -n \(configuration.name) start", .normal)
@@ -73,11 +84,17 @@ extension Supervisor {
     if always || configuration.onGuardianDeath == .keep, let record,
       record.boot == machine.history.bootID
     {
-      if record.command != machine.history.identity.command {
+      if record.life <= machine.history.lastLife.rawValue, savedRunning?.rawValue != record.life {
+        // Its ending was judged and counted; guardian died before it could forget it.
+      } else if record.command != machine.history.identity.command {
         say("the program that runs is another command: it is ended", .normal)
       } else if adopt(record) {
         return
       }
+    }
+    if let channel = record?.channel {
+      ringBefore = try? Files.read(
+        instance.runtimeDirectory + "/" + channel + "/ring", limit: RingLayout.size)
     }
     let sweep = Sweep(
       folder: instance.runtimeDirectory,
@@ -133,12 +150,21 @@ extension Supervisor {
     channel.beginOutputs()
     let started = Now(
       boot: .nanoseconds(record.sinceBoot), monotonic: .nanoseconds(record.monotonic))
+    // It crashed, or lives through the fault: as with a snapshot of our own.
+    let begun = takeBegun(number)
+    if let begun {
+      let incident = OpenIncident(
+        begun.id, life: life, number: number, role: .main, pid: record.pid, slot: begun.slot)
+      incident.folder = store.folder(begun.id)
+      life.incident = incident
+    }
     if process == nil {
       say(
         "\(configuration.name) (life \(record.life), pid \(record.pid)) ended while no guardian "
           + "was there", .normal)
       feed(.adopted(number, started: started))
-      adoptedEnded(life, how: .unknown)
+      adoptedEnded(
+        life, how: begun?.signal.map { .signaled($0, coreDumped: false) } ?? .unknown)
       return true
     }
     watchEnding(life, start: record.start)

@@ -100,7 +100,10 @@ extension Supervisor {
         guard let exit = outcome(of: request, since: life) else { continue }
         client.interest = .none
         var result = ControlAnswer(status: controlStatus(), exit: exit)
-        if exit != 0 { result.error = sentence }
+        if exit != 0 {
+          let isOvertaken = if case .waiting = machine.state { false } else { !machine.isLeaving }
+          result.error = (isOvertaken ? "overtaken by another request: " : "") + sentence
+        }
         answer(client, result)
       }
     }
@@ -110,9 +113,12 @@ extension Supervisor {
   private func outcome(of request: ControlRequest, since life: UInt32) -> Int32? {
     let isNew = machine.history.lastLife.rawValue != life
     switch machine.state {
+    // Somebody else asked for something else meanwhile.
+    case .running where request == .stop: return 1
+    case .stopped where request != .stop: return 1
     case .running: return request == .start || request == .restart && isNew ? 0 : nil
-    case .stopped: return request == .stop ? 0 : nil
-    case .waiting: return request != .stop && isNew ? 1 : nil
+    case .stopped: return 0
+    case .waiting: return isNew ? 1 : nil
     case .leaving, .left: return request == .stop ? 0 : 1
     default: return nil
     }

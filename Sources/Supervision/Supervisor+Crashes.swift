@@ -80,6 +80,13 @@ extension Supervisor {
     guard let folder = incident.folder, let core = try? folder.openCore(),
       let ends = try? Sockets.packetPair()
     else { return without("no snapshot: its file cannot be made") }
+    // Before there is anything in it: guardian may die at any moment.
+    folder.note(
+      BegunIncident(
+        id: incident.id, life: incident.lifeNumber.rawValue, pid: incident.pid,
+        role: incident.role, slot: incident.slot,
+        signal: incident.slot.flatMap { life.channel.crashRecord(slot: $0)?.signal },
+        startedWall: life.startedWall))
     // What /proc knows and the process's end will take away: before the helper starts, which has
     // the higher priority and may release the program before we have our turn again.
     incident.process = ProcessTexts.read(pid: incident.pid)
@@ -142,6 +149,7 @@ extension Supervisor {
 
   private func captureOver(_ incident: OpenIncident, _ life: RunningLife) {
     incident.isCapturing = false
+    incident.capturedAt = Clock.monotonic
     if let slot = incident.slot { life.channel.release(slot: slot) }
     // First the report: without it in the queue guardian might think itself free to leave.
     if incident.ending != nil, !incident.isOwed { write(incident) }

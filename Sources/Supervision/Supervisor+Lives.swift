@@ -70,6 +70,7 @@ extension Supervisor {
       life.hasTerminal = hasTerminal
       life.heartbeatLook = now().monotonic
       self.life = life
+      instance.note(life: number.rawValue, pid: child.pid)
       life.cgroup = cgroup?.path
       life.cgroupHold = cgroup
       if number.rawValue > 1 { breathe() }

@@ -16,6 +16,8 @@ extension Supervisor {
     let incident: OpenIncident
     if let announced = record?.incident, explains(announced, record, ending) {
       incident = announced
+    } else if record == nil, let interrupted, interrupted.life == number {
+      incident = openIncident(of: interrupted)
     } else {
       if let other = record?.incident { discard(other) }
       incident = OpenIncident(
@@ -40,16 +42,52 @@ extension Supervisor {
     if !incident.isCapturing { write(incident) }
   }
 
+  /// Of a life whose guardian died with it, with the snapshot if there is one.
+  private func openIncident(of running: StateFile.Unfinished) -> OpenIncident {
+    let begun = takeBegun(running.life)
+    let incident = OpenIncident(
+      begun?.id ?? ReportID.make(at: .now()), life: nil, number: running.life, role: .main,
+      pid: running.pid, slot: begun?.slot)
+    incident.folder = begun.map { store.folder($0.id) }
+    incident.ring = ringBefore
+    incident.earlier = running
+    incident.defects.append("written by the next guardian, which knows of it from the state file")
+    return incident
+  }
+
+  /// The snapshot of this life's main process.
+  func takeBegun(_ life: Life) -> BegunIncident? {
+    guard let index = begun.lastIndex(where: { $0.role == .main && $0.life == life.rawValue })
+    else { return nil }
+    return begun.remove(at: index)
+  }
+
+  /// Snapshots that belong to nothing that is known: they are all there is of those crashes.
+  func reportBegun() {
+    for begun in begun {
+      let incident = OpenIncident(
+        begun.id, life: nil, number: Life(rawValue: begun.life), role: begun.role, pid: begun.pid,
+        slot: nil)
+      incident.folder = store.folder(begun.id)
+      incident.earlier = StateFile.Unfinished(
+        life: Life(rawValue: begun.life), pid: begun.pid, startedWall: begun.startedWall,
+        command: configuration.command)
+      let status =
+        begun.signal.map { Ending.Status.signaled(Signal(rawValue: $0), coreDumped: false) }
+        ?? .unknown
+      incident.ending = (Ending(status: status), nil, begun.id.time)
+      incident.defects.append("guardian was killed before it saw the ending: only the snapshot is left")
+      write(incident)
+    }
+    begun = []
+  }
+
   /// An ending that no guardian saw: the machine or guardian itself ended at the same time.
   func reportUnfinished(_ running: StateFile.Unfinished, _ cause: Ending.Cause) {
     let ending = Ending(status: .unknown, cause: cause)
-    let incident = OpenIncident(
-      ReportID.make(at: .now()), life: nil, number: running.life, role: .main, pid: running.pid,
-      slot: nil)
-    incident.earlier = running
+    let incident = openIncident(of: running)
     incident.ending = (ending, nil, .now())
-    incident.defects.append("written by the next guardian, which knows of it from the state file")
-    openFolder(incident)
+    if incident.folder == nil { openFolder(incident) }
     if incident.folder != nil { lastReport = incident.id }
     write(incident)
     endings[Self.cause(of: ending), default: 0] += 1
@@ -118,7 +156,8 @@ extension Supervisor {
         WallTime(nanosecondsSince1970: UInt64(clamping: earlier.startedWall)))
       program.command = earlier.command
     }
-    var ringBytes: [UInt8]?
+    var ringBytes = incident.ring
+    if let ringBytes { facts.ring = RingDecoder.decode(ringBytes) }
     if let life = incident.life {
       program.startedAt = TimeText.rfc3339(
         WallTime(nanosecondsSince1970: UInt64(clamping: life.startedWall)))
@@ -257,14 +296,14 @@ extension Supervisor {
 
   /// Final as it is. False: it is not there any more, or cannot be moved.
   @discardableResult
-  private func keepPlain(_ incident: OpenIncident) -> Bool {
+  private func keepPlain(_ incident: OpenIncident, isLast: Bool = true) -> Bool {
     guard let folder = incident.folder, Files.exists(folder.path + "/report.json") else {
       return false
     }
     var limits = StoreLimits()
     limits.reports = configuration.reportsKeep ?? .max
     limits.bytes = configuration.reportsBytes ?? .max
-    return (try? store.keep(folder.id, limits: limits)) != nil
+    return (try? store.keep(folder.id, limits: isLast ? limits : nil)) != nil
   }
 
   /// Nothing but reporters is left to wait for: they need not stand back any longer.
@@ -284,7 +323,8 @@ extension Supervisor {
     guard stateIsOurs else { return }
     let program = Program(
       name: configuration.name, command: configuration.command, pid: 0, life: 0, role: .main)
-    _ = try? store.adoptOrphans(program: program)
+    begun = store.begun()
+    _ = try? store.adoptOrphans(program: program, except: Set(begun.map(\.id)))
   }
 
   /// Nobody is at work for us.
@@ -324,7 +364,9 @@ extension Supervisor {
     }
     left += reportsWaiting
     reportsWaiting = []
-    let count = left.count { keepPlain($0) }
+    var count = 0
+    for (index, incident) in left.enumerated()
+    where keepPlain(incident, isLast: index == left.count - 1) { count += 1 }
     if count > 0 {
       say("the time for reports is up: \(count) stay\(count == 1 ? "s" : "") plain", .normal)
     }

@@ -16,6 +16,8 @@ final class Upgrade {
   let path: String
   var stage = Stage.asked
   var timer: EventLoop.Timer?
+  /// Called when nothing else is to be done.
+  var moment: EventSource?
 
   enum Stage {
     /// Whether it knows this form of handing over.
@@ -137,11 +139,29 @@ extension Supervisor {
 
   /// After every event.
   func continueUpgrade() {
-    guard let upgrade, case .waiting = upgrade.stage, !isOccupied, reportsWaiting.isEmpty,
-      let standing = machine.standing,
-      helpers.values.allSatisfy({ if case .sweep = $0.work { true } else { false } })
-    else { return }
-    handOver(upgrade, standing)
+    guard let upgrade, case .waiting = upgrade.stage, canHandOver else { return }
+    // What the loop has read and not handled yet (a TERM from its signalfd) would be lost with the
+    // exec; behind all of that there is nothing.
+    if upgrade.moment == nil {
+      upgrade.moment = try? loop.whenIdle { [unowned self] in
+        guard let upgrade = self.upgrade, canHandOver, let standing = machine.standing else { return }
+        handOver(upgrade, standing)
+      }
+    }
+    upgrade.moment?.isEnabled = true
+  }
+
+  private var canHandOver: Bool {
+    if isOccupied || !reportsWaiting.isEmpty || machine.standing == nil { return false }
+    // Let go after its capture, it is about to die, or it lives through the fault.
+    if let captured = life?.incident?.capturedAt {
+      let left = captured + .seconds(1) - Clock.monotonic
+      if left > .zero {
+        treeTimer?.set(after: left)
+        return false
+      }
+    }
+    return helpers.values.allSatisfy { if case .sweep = $0.work { true } else { false } }
   }
 
   // MARK: giving
@@ -256,6 +276,7 @@ extension Supervisor {
       handover.set("main-pid", life.main.pid)
       handover.keep("main-pidfd", life.main.pidfd.raw)
     }
+    if let readiness = life.channel.readiness { handover.keep("readiness", readiness.readingNumber) }
     handover.keep("pidfd", life.child.pidfd.raw)
     handover.keep("ring", life.channel.ringNumber)
     handover.keep("bell", life.channel.bell.raw)
@@ -355,6 +376,7 @@ extension Supervisor {
     }
     let channel = Channel(
       resuming: folder, life: number.rawValue, ring: ring, bell: bell, notify: notify,
+      readiness: handover.descriptor("readiness"),
       errors: ProgramOutput(
         resuming: output, stream: .stderr, isTerminal: handover.flag("is-terminal"),
         tail: handover.tail("tail") ?? OutputTail(), sink: streams.error, reader: streams.reader,

@@ -66,6 +66,16 @@ package final class Supervisor {
   var endings: [String: UInt64] = [:]
   /// A life that ended together with an earlier guardian, and how.
   private var unfinished: (life: StateFile.Unfinished, cause: Ending.Cause)?
+  /// One of those that the machine is told of, so that it counts.
+  private(set) var interrupted: StateFile.Unfinished?
+  /// Snapshots that the guardian before this one left without a report.
+  var begun: [BegunIncident] = []
+  /// The last ring of the guardian before this one.
+  var ringBefore: [UInt8]?
+  /// The failures before this guardian count: the same program, the same boot.
+  private let countGoesOn: Bool
+  /// The life that the state file named as running.
+  let savedRunning: Life?
   /// The last life of the guardians before this one.
   var lifeBefore: UInt32
   /// What the binary before this one left, until it is taken up.
@@ -194,16 +204,27 @@ package final class Supervisor {
     }
     let saved = contents?.history
     let resumption = CrashHistory.resume(saved, bootID: bootID, identity: identity)
+    var history = resumption.history
+    // Begun, and guardian was killed before it could write that down.
+    let begun = instance.before.flatMap {
+      resumption.continued && saved?.bootID == bootID && $0.life > history.lastLife.rawValue
+        ? StateFile.Unfinished(
+          life: Life(rawValue: $0.life), pid: $0.pid, startedWall: Clock.wall,
+          command: configuration.command) : nil
+    }
+    if let begun { history.lastLife = begun.life }
     machine = ServiceMachine(
       name: configuration.name,
-      policy: Self.policy(of: configuration, under: manager), history: resumption.history)
+      policy: Self.policy(of: configuration, under: manager), history: history)
     staysStopped =
       manager.isPresent && handover == nil && contents?.diedWhileStopped ?? false
       && saved?.bootID == bootID
     lifeBefore = machine.history.lastLife.rawValue
+    countGoesOn = resumption.continued
+    savedRunning = contents?.running?.life
     if saved?.lastLife.rawValue ?? 0 > 0, resumption.continued { crashedLastRun = true }
 
-    if handover == nil, let running = contents?.running,
+    if handover == nil, let running = begun ?? contents?.running,
       saved?.departure == CrashHistory.Departure.none
     {
       // Times and pids of another boot mean nothing; of this one, the program that was to be kept
@@ -227,6 +248,22 @@ package final class Supervisor {
     }
   }
 
+  /// A life whose guardian was killed with it, where the policy would restart it: it is judged as
+  /// any other ending, or a crash that takes guardian along each time would never reach the cap.
+  func takeInterrupted() -> Ending? {
+    guard countGoesOn, let (life, cause) = unfinished, cause == .guardianDied else { return nil }
+    let signal = begun.last { $0.role == .main && $0.life == life.life.rawValue }?.signal
+    let ending =
+      signal.map { Ending(status: .signaled(Signal(rawValue: $0), coreDumped: false)) }
+      ?? Ending(status: .unknown, cause: .guardianDied)
+    guard machine.policy.restart.restarts(after: machine.policy.classify(ending)) else {
+      return nil
+    }
+    interrupted = life
+    unfinished = nil
+    return ending
+  }
+
   // MARK: the loop
 
   /// Until guardian is to leave.
@@ -240,6 +277,7 @@ package final class Supervisor {
       openControl()
       openMetrics()
       beginOrAdopt()
+      reportBegun()
       if let (life, cause) = unfinished {
         unfinished = nil
         reportUnfinished(life, cause)
@@ -398,6 +436,9 @@ package final class Supervisor {
       discardDescendants()
       leave = how
       persist()
+      for helper in helpers.values {
+        if case .check = helper.work { helper.child.signal(SIGKILL) }
+      }
       loop.leave()
     }
   }

@@ -65,7 +65,8 @@ import Testing
     _ = driver.live(.seconds(1), segv)
     _ = driver.live(.seconds(1), segv)
     #expect(words(driver.feed(.terminate)) == "persist awaitReporters")
-    #expect(leave(of: driver.feed(.reportersDone)) == .exit(139))
+    // The crashes were answered before; the stop itself went well.
+    #expect(leave(of: driver.feed(.reportersDone)) == .exit(143))
   }
 
   @Test func `in a capture is immediate`() {

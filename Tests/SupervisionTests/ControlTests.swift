@@ -58,6 +58,28 @@ extension Guardian {
 /// Prints its pid and lives until it is stopped.
 private let lives = ["/bin/sh", "-c", "echo pid $$; exec sleep 1000"]
 
+@Suite struct `Requests of two clients` {
+  @Test func `are both answered when the one overtakes the other`() throws {
+    let guardian = try Guardian(["--stop-timeout", "1min"], [Root.fixture("spawn_probe"), "stubborn"])
+    let pid = try guardian.programPID()
+    let first = try Process([guardianctl, "--runtime-directory", guardian.runtime, "stop"])
+    try eventually("the stop") {
+      try guardian.statusNow.output.contains("stopping") ? true : nil
+    }
+    let second = try guardian.connect()
+    _ = second.send(ControlRequest.start.bytes)
+    // Whoever asks after it is answered after it was heard.
+    #expect(try guardian.statusNow.output.contains("stopping"))
+    kill(pid, SIGKILL)
+    #expect(try first.wait() == .exited(1))
+    #expect(first.errorText.contains("overtaken by another request"))
+    guardian.process.signal(SIGTERM)
+    guardian.process.signal(SIGTERM)
+    _ = try guardian.run()
+  }
+}
+
+
 @Suite struct `guardianctl status` {
   @Test func `shows life, pid and use of a running program and leaves with 0`() throws {
     let guardian = try Guardian(["--name", "api"], lives)

@@ -3,6 +3,17 @@ import Kernel
 import Testing
 
 @Suite struct `A crash` {
+  @Test func `of a descendant just before the program ends is reported before guardian leaves`()
+    throws
+  {
+    let guardian = try Guardian(
+      [], ["/bin/sh", "-c", "'\(Root.fixture("dies"))' null-read; exit 0"])
+    #expect(try guardian.run() == .exited(0))
+    #expect(guardian.reports.count == 1, "\(guardian.process.errorText)")
+    let text = try guardian.reportText()
+    #expect(text.contains("\"role\": \"descendant\"") && text.contains("\"threads\": \"all\""))
+  }
+
   let dies = Root.fixture("dies")
 
   @Test func `is reported with its thread while the program runs again`() throws {

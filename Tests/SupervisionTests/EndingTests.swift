@@ -6,6 +6,34 @@ import Testing
 
 /// Endings, each caused for real, and what guardian makes of them.
 @Suite struct `An ending` {
+  @Test func `by the hard limit of processor time is not put down to somebody else`() throws {
+    let guardian = try Guardian(
+      once + ["--limit", "cpu=1"], ["/bin/sh", "-c", "while :; do :; done"])
+    #expect(try guardian.run() == .exited(137))
+    #expect(try report(guardian).contains("its limit of processor time, 1 s, was reached"))
+  }
+
+  @Test func `by a pipe that lost its reader is no reason for another life`() throws {
+    let guardian = try Guardian(
+      [], ["/bin/sh", "-c", "exec yes"], wrapper: "\"$@\" | head -1")
+    #expect(try guardian.run() == .exited(0))
+    try eventually("guardian's end: \(guardian.process.errorText)") {
+      guardian.process.errorText.contains("stopped as asked") ? true : nil
+    }
+    #expect(guardian.process.errorText.contains("nobody reads standard output any more"))
+    #expect(guardian.reports.isEmpty)
+  }
+
+  @Test func `of a program that detaches late is seen all the same`() throws {
+    let guardian = try Guardian(
+      [],
+      [
+        "/bin/sh", "-c",
+        "(i=0; while [ $i -lt 3000 ]; do i=$((i+1)); done; exec setsid sleep 1000) & exit 0",
+      ])
+    #expect(try guardian.run() == .exited(78), "\(guardian.process.errorText)")
+  }
+
   let dies = Root.fixture("dies")
   let probe = Root.fixture("spawn_probe")
   let once = ["--max-crashes", "0"]
@@ -242,7 +270,7 @@ struct `The kernel's kill for lack of memory` {
       #expect(try guardian.run() == .exited(137))
       let text = try guardian.reportText()
       #expect(text.contains("\"kind\": \"killed\""))
-      #expect(text.contains("it was not for lack of memory"))
+      #expect(text.contains("the kernel counted no kill for lack of memory"))
     }
   }
 
@@ -331,6 +359,42 @@ struct `The kernel's kill for lack of memory` {
 }
 
 @Suite struct `An ending that guardian could not see` {
+  @Test func `counts, so that a program which takes guardian along reaches the cap`() throws {
+    let scratch = Scratch()
+    let options = ["--name", "api", "--max-crashes", "2"]
+    for _ in 0..<3 {
+      let guardian = try Guardian(options, [probe, "wait"], in: scratch)
+      let pid = try guardian.programPID()
+      guardian.process.signal(SIGKILL)
+      _ = try guardian.run()
+      try eventually("the end of the program") { isAlive(pid) ? nil : true }
+    }
+    let last = try Guardian(options, [probe, "wait"], in: scratch)
+    #expect(try last.run() == .exited(1))
+    #expect(last.process.errorText.contains("giving up"))
+    #expect(last.process.outputLines.isEmpty)
+  }
+
+  @Test func `is one report with the snapshot where guardian dies during it`() throws {
+    let scratch = Scratch()
+    let first = try Guardian(["--name", "api"], [Root.fixture("dies"), "null-read"], in: scratch)
+    let partial = first.state + "/reports/partial"
+    try eventually("a snapshot") {
+      ((try? Files.list(partial)) ?? []).contains {
+        ((try? Files.status(partial + "/" + $0 + "/core"))?.size ?? 0) > 0
+      } ? true : nil
+    }
+    first.process.signal(SIGKILL)
+    _ = try first.run()
+    let second = try Guardian(
+      ["--name", "api", "--max-crashes", "0"], [Root.fixture("dies"), "null-read"], in: scratch)
+    _ = try second.run()
+    for path in second.reports {
+      let text = try Files.readText(path + "/report.json", limit: 4 << 20)
+      #expect(!text.contains("\"pid\": 0,") && text.contains("\"SIGSEGV\""), "\(text.prefix(600))")
+    }
+  }
+
   private let probe = Root.fixture("spawn_probe")
 
   /// A guardian that was killed while its program ran, and its state.

@@ -55,7 +55,7 @@ import Testing
     try eventually("two lives of a new count") {
       third.process.outputLines.count == 2 ? true : nil
     }
-    #expect(try third.stop() == .exited(1))
+    #expect(try third.stop() == .exited(143))
   }
 
   @Test func `is not stopped by a damaged state file`() throws {
@@ -147,7 +147,7 @@ import Testing
       ["--restart-delay", "1h", "--restart-delay-max", "1h"],
       ["/bin/sh", "-c", "echo life; exit 1"])
     try eventually("two lives") { guardian.process.outputLines.count == 2 ? true : nil }
-    #expect(try guardian.stop() == .exited(1))
+    #expect(try guardian.stop() == .exited(143))
   }
 
   @Test func `ends what is left of the program's group`() throws {

@@ -3,6 +3,57 @@ import Kernel
 import Testing
 
 @Suite struct `A start` {
+  @Test(arguments: ["<&-", ">&-", "<&- >&- 2>&-"])
+  func `with closed standard descriptors gives the program none of guardian's own`(
+    closed: String
+  ) throws {
+    let scratch = Scratch()
+    let file = scratch.path + "/descriptors"
+    let guardian = try Guardian(
+      [], ["/bin/sh", "-c", "ls -l /proc/$$/fd >'\(file)'"], in: scratch,
+      wrapper: "exec \"$@\" \(closed)")
+    #expect(try guardian.run() == .exited(0))
+    let text = try Files.readText(file, limit: 4096)
+    #expect(!text.contains("/lock") && text.contains(" 0 -> /dev/null"), "\(text)")
+  }
+
+  @Test(arguments: [40, 56]) func `works within a low limit of descriptors`(limit: Int) throws {
+    let guardian = try Guardian(
+      ["--max-crashes", "0"], [Root.fixture("dies"), "null-read"],
+      wrapper: "ulimit -n \(limit); exec \"$@\"")
+    #expect(try guardian.run() == .exited(139), "\(guardian.process.errorText)")
+    #expect(guardian.reports.count == 1, "\(guardian.process.errorText)")
+  }
+
+  @Test func `with --stderr direct gives the program guardian's own`() throws {
+    let guardian = try Guardian(
+      ["--stderr", "direct"], ["/bin/sh", "-c", "readlink /proc/$$/fd/2; echo said >&2"])
+    #expect(try guardian.run() == .exited(0))
+    #expect(guardian.process.outputLines.map(String.init) == [guardian.process.errors])
+    #expect(guardian.process.errorText.contains("said\n"))
+  }
+
+  @Test func `is looked at by --check as far as files tell`() throws {
+    let scratch = Scratch()
+    let script = scratch.path + "/script"
+    for (text, words) in [
+      ("#!/usr/bin/nosuch\n", "its interpreter '/usr/bin/nosuch' does not exist"),
+      ("hello\n", "it is text with no #! line"),
+    ] {
+      try Files.replace(script, with: Array(text.utf8), mode: 0o755)
+      let check = try Process([Root.guardian, "--check", "--", script])
+      #expect(try check.wait() == .exited(78))
+      #expect(check.errorText.contains(words), "\(check.errorText)")
+    }
+    for (path, words) in [
+      (scratch.path + "/none/x.log", "is not there"), ("/dev/stdout", "is no plain file"),
+    ] {
+      let check = try Process([Root.guardian, "--check", "--stdout", "file:" + path, "--", "true"])
+      #expect(try check.wait() == .exited(78))
+      #expect(check.errorText.contains(words), "\(check.errorText)")
+    }
+  }
+
   let probe = Root.fixture("spawn_probe")
 
   @Test func `that finds no such command leaves with 127 and one report`() throws {

@@ -75,6 +75,56 @@ private final class Copy {
 }
 
 @Suite struct `guardianctl upgrade` {
+  @Test func `of a program that is not ready yet leaves its readiness pipe open`() throws {
+    let copy = try Copy(["--ready", "fd:7"], [Root.fixture("lively"), "fd", "7"])
+    let pid = try copy.pid()
+    try copy.replace()
+    #expect(try copy.upgrade().wait() == .exited(0))
+    kill(pid, SIGUSR1)
+    try eventually("that it is ready") {
+      let control = try Process([
+        Root.path + "/.build/release/guardianctl", "--runtime-directory", copy.runtime, "status",
+      ])
+      _ = try control.wait()
+      return control.outputText.contains("State: running") ? true : nil
+    }
+    #expect(try copy.pid() == pid)
+    #expect(try copy.stop() == .exited(143))
+  }
+
+  @Test func `loses no stop that comes at the last moment`() throws {
+    let copy = try Copy([], ["/bin/sh", "-c", "echo pid $$; exec sleep 1000"])
+    _ = try copy.pid()
+    let (asked, go) = (copy.scratch.path + "/asked", copy.scratch.path + "/go")
+    try Files.makeFIFO(go, mode: 0o600)
+    // A new binary that takes its time with the last question.
+    try copy.replace(
+      with: """
+        #!/bin/sh
+        case "$*" in *--check*) : >'\(asked)'; read word <'\(go)';; esac
+        exec '\(Root.guardian)' "$@"
+
+        """)
+    let control = try Process([
+      Root.path + "/.build/release/guardianctl", "--runtime-directory", copy.runtime, "upgrade",
+    ])
+    try eventually("the question") { Files.exists(asked) ? true : nil }
+    copy.process.signal(SIGSTOP)
+    try eventually("that it stands") { Processes.state(of: copy.process.pid) == "T" ? true : nil }
+    let writer = try FileDescriptor.open(go, O_RDWR)
+    #expect(try writer.write(Array("go\n".utf8)[...]) == 3)
+    // The answer and the stop wait together.
+    try eventually("the answer") {
+      ((try? Files.list("/proc", limit: 1 << 22)) ?? []).compactMap { Int32($0) }.contains {
+        Processes.parent(of: $0) == copy.process.pid && Processes.state(of: $0) == "Z"
+      } ? true : nil
+    }
+    copy.process.signal(SIGTERM)
+    copy.process.signal(SIGCONT)
+    #expect(try copy.process.wait() == .exited(143), "\(copy.process.errorText)")
+    _ = try control.wait()
+  }
+
   @Test func `leaves the program and its connections alone, under load`() throws {
     let copy = try Copy([], [Root.fixture("tree_probe"), "echo"])
     let pid = try copy.pid()
@@ -171,7 +221,7 @@ private final class Copy {
     let control = try copy.upgrade()
     #expect(
       control.outputText.contains("starts in 1 h"), "\(control.outputText)\(control.errorText)")
-    #expect(try copy.stop() == .exited(3))
+    #expect(try copy.stop() == .exited(143))
     #expect(copy.process.outputLines.count == 2)
   }
 
