@@ -68,3 +68,52 @@ extension ServiceMachine.Effect {
     }
   }
 }
+
+extension ServiceMachine {
+  /// Whether somebody asked guardian to leave or the program to stop.
+  package var isAskedToStop: Bool {
+    switch state {
+    case .cancelling(let cancelling): cancelling.request != .again
+    case .stopping(_, let stopping): stopping.request != .again
+    case .killing(let killing):
+      switch killing.why {
+      case .request(let request, _), .hangThenRequest(_, let request): request != .again
+      case .hang: false
+      }
+    case .clearing(let clearing):
+      switch clearing.next {
+      case .leave(.asked), .stay: true
+      case .start, .leave(.decided): false
+      }
+    case .leaving(let leaving):
+      if case .asked = leaving.by { true } else { false }
+    case .stopped, .left: true
+    case .idle, .spawning, .starting, .running, .held, .hanging, .waiting: false
+    }
+  }
+
+  /// Whether a life has begun and not ended.
+  package var isRunning: Bool {
+    switch state {
+    case .starting, .running: true
+    default: false
+    }
+  }
+
+  /// Whether guardian ends with this life, or without one.
+  package var isLeaving: Bool {
+    switch state {
+    case .leaving, .left: true
+    case .clearing(let clearing):
+      if case .leave = clearing.next { true } else { false }
+    case .cancelling(let cancelling): cancelling.request == .leave
+    case .stopping(_, let stopping): stopping.request == .leave
+    case .killing(let killing):
+      switch killing.why {
+      case .request(let request, _), .hangThenRequest(_, let request): request == .leave
+      case .hang: false
+      }
+    case .idle, .spawning, .starting, .running, .held, .hanging, .waiting, .stopped: false
+    }
+  }
+}
