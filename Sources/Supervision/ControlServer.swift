@@ -38,6 +38,17 @@ final class ControlClient {
   fileprivate init(_ socket: PacketSocket) { self.socket = socket }
 
   var number: Int32 { socket.raw }
+  /// What it is to follow, for the program that comes after this one; nil: its answers are not all
+  /// taken, or it waits for what is done by then.
+  var standing: String? {
+    guard !isGone, !isDone, queue.isEmpty else { return nil }
+    switch interest {
+    case .none: return hasAsked ? nil : "new"
+    case .output: return "output"
+    case .events: return "events"
+    case .outcome: return nil
+    }
+  }
 
   /// Whether more may be queued.
   var hasRoom: Bool { queued < Limit.controlQueueBytes / 2 }
@@ -77,16 +88,18 @@ final class ControlServer {
   var clients: [ControlClient] { Array(open.values) }
   var listenerNumber: Int32 { listener.raw }
 
-  /// A client whose request the program before this one took.
-  func resume(_ number: Int32) -> ControlClient? {
+  /// A client of the program before this one.
+  /// - Parameter hasAsked: its request was taken.
+  func resume(_ number: Int32, hasAsked: Bool = true) -> ControlClient? {
     let client = ControlClient(PacketSocket(inherited: number))
-    client.hasAsked = true
+    client.hasAsked = hasAsked
     do {
       client.patience = try loop.timer(CLOCK_MONOTONIC) { [unowned self, unowned client] in
         drop(client)
       }
       try watch(client)
     } catch { return nil }
+    if !hasAsked { client.patience?.set(after: Limit.controlPatience) }
     open[number] = client
     return client
   }

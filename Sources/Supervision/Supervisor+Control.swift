@@ -170,7 +170,7 @@ extension Supervisor {
   }
 
   /// The program's output is looked at only while somebody follows it.
-  private func tapOutput() {
+  func tapOutput() {
     let isFollowed =
       control?.clients.contains { if case .output = $0.interest { true } else { false } } ?? false
     if !isFollowed {

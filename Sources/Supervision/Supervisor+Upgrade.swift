@@ -199,6 +199,12 @@ extension Supervisor {
     if let control {
       handover.keep("control", control.listenerNumber)
       if !upgrade.client.isGone { handover.keep("client", upgrade.client.number) }
+      for (index, (client, standing)) in control.clients.compactMap({ client in
+        client === upgrade.client ? nil : client.standing.map { (client, $0) }
+      }).enumerated() {
+        handover.keep("client-\(index)", client.number)
+        handover.set("client-standing-\(index)", standing)
+      }
     }
     if let helper = helpers.values.first {
       handover.set("sweep-pid", helper.child.pid)
@@ -344,6 +350,17 @@ extension Supervisor {
       if terminal != nil { watchKeys(life) }
       watchEnding(life, start: handover.number("start").map { UInt64(clamping: $0) } ?? 0)
     }
+    for index in 0..<Limit.controlClients {
+      guard let number = handover.descriptor("client-\(index)") else { break }
+      let standing = handover.text("client-standing-\(index)")
+      let client = control?.resume(number, hasAsked: standing != "new")
+      switch standing {
+      case "output": client?.interest = .output
+      case "events": client?.interest = .events(last: "")
+      default: break
+      }
+    }
+    tapOutput()
     let from = handover.text("version") ?? "?"
     say(
       "guardian \(guardianVersion) took over from \(from) in the same process: \(sentence)", .normal

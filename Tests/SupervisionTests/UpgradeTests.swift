@@ -92,6 +92,30 @@ private final class Copy {
     #expect(try copy.stop() == .exited(143))
   }
 
+  @Test func `keeps whoever follows the program's output`() throws {
+    let copy = try Copy(
+      [], ["/bin/sh", "-c", "echo pid $$; trap 'echo heard >&2' USR1; while :; do sleep 1 & wait; done"])
+    let pid = try copy.pid()
+    let follower = try Process([
+      Root.path + "/.build/release/guardianctl", "--runtime-directory", copy.runtime, "logs", "-f",
+    ])
+    func hears(_ count: Int) throws {
+      kill(pid, SIGUSR1)
+      try eventually("\(count) lines; \(follower.errorText)") {
+        follower.outputText.components(of: "heard") >= count ? true : nil
+      }
+    }
+    try eventually("that it follows") {
+      kill(pid, SIGUSR1)
+      return follower.outputText.contains("heard") ? true : nil
+    }
+    try copy.replace()
+    #expect(try copy.upgrade().wait() == .exited(0))
+    try hears(follower.outputText.components(of: "heard") + 1)
+    #expect(try copy.stop() == .exited(143))
+    _ = try follower.wait()
+  }
+
   @Test func `loses no stop that comes at the last moment`() throws {
     let copy = try Copy([], ["/bin/sh", "-c", "echo pid $$; exec sleep 1000"])
     _ = try copy.pid()
@@ -341,5 +365,17 @@ private final class Copy {
     #expect(copy.verdict == verdict)
     #expect(copy.tail("tail")?.all.map(\.bytes) == tail.all.map(\.bytes))
     #expect(copy.tail("tail")?.all.map(\.time) == [17, 17, 17, 17])
+  }
+}
+
+extension String {
+  fileprivate func components(of part: String) -> Int {
+    var count = 0
+    var rest = self[...]
+    while let range = rest.firstRange(of: part) {
+      count += 1
+      rest = rest[range.upperBound...]
+    }
+    return count
   }
 }
