@@ -245,7 +245,7 @@ package enum PlainReport {
         : "killed: by another process or by itself; it was not for lack of memory"
     default:
       SignalNames.isCrash(signal)
-        ? "\(SignalNames.name(signal)), without a crash record"
+        ? "\(SignalNames.name(signal)); the crash handler did not see it: where and why is not known"
         : "ended by \(SignalNames.name(signal))"
     }
   }

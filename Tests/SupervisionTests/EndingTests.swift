@@ -154,7 +154,7 @@ import Testing
     #expect(lines.contains("GUARDIAN_NAME=api"))
     #expect(lines.contains("GUARDIAN_ENDING=exit status 3"))
     #expect(lines.contains("GUARDIAN_FAILURES=2"))
-    #expect(lines.contains { $0.hasPrefix("GUARDIAN_REASON=2 failures within 10min") })
+    #expect(lines.contains { $0.hasPrefix("GUARDIAN_REASON=2 failures within 10 min") })
     let last = guardian.reports.sorted().last?.split(separator: "/").last ?? "none"
     #expect(lines.contains("GUARDIAN_LAST_REPORT=" + last))
   }
