@@ -158,8 +158,9 @@ private let lives = ["/bin/sh", "-c", "echo pid $$; exec sleep 1000"]
     try Files.replace(
       state + "/state", with: Array("guardian.state/1\ndeparture gave-up\n\(facts)end\n".utf8))
     if !nobody.isEmpty {
-      _ = chown(scratch.path, 65534, 65534)
-      _ = chown(state + "/state", 65534, 65534)
+      for path in ["", "/state", "/state/guardian", "/state/guardian/\(name)/state"] {
+        _ = chown(scratch.path + path, 65534, 65534)
+      }
     }
     let listed = try Outcome(
       Process(
