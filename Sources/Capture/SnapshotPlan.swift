@@ -123,6 +123,7 @@ struct SnapshotPlan {
       order.removeAll { $0 == executable }
       order.insert(executable, at: 0)
     }
+    var shortened: [String] = []
     for index in order {
       let module = table.modules[index]
       if let first = module.mappings.first {
@@ -139,9 +140,10 @@ struct SnapshotPlan {
       for number in module.mappings + (module.bss.map { [$0] } ?? []) {
         for part in modified.modified(in: map.mappings[number].range) {
           let size = min(part.size, cap)
-          if size < part.size, cap > 0 {
-            defects.append(
-              "variables of \(shown(map.mappings[module.mappings[0]].path)) beyond the limit")
+          if size < part.size {
+            let path = shown(map.mappings[module.mappings[0]].path)
+            let name = path.split(separator: "/").last.map(String.init) ?? path
+            if !shortened.contains(name) { shortened.append(name) }
           }
           if size == 0 { continue }
           add(AddressRange(start: part.start, end: part.start + size))
@@ -150,6 +152,14 @@ struct SnapshotPlan {
         }
       }
       if module.replaced { whole -= addWhole(module, budget: whole) }
+    }
+    if !shortened.isEmpty {
+      // One line, and its way to guardian is short.
+      let named = shortened.prefix(4).map { String($0.prefix(40)) }.joined(separator: ", ")
+      let more = shortened.count > 4 ? " and \(shortened.count - 4) more" : ""
+      defects.append(
+        "the snapshot holds only a part of the changed global variables of \(named)\(more): "
+          + "'guardianctl debug' cannot print the others")
     }
   }
 

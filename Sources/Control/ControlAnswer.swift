@@ -33,7 +33,8 @@ package struct ControlAnswer: Codable, Sendable {
 package struct ControlStatus: Codable, Sendable {
   package var name: String
   /// "starting", "running", "captured", "stopping", "hanging", "killed", "ended", "waiting",
-  /// "stopped", "leaving"; without a guardian "dead" and "unreachable".
+  /// "stopped", "leaving"; without a guardian "dead", "unguarded" (the program outlived it) and
+  /// "unreachable".
   package var state: String
   /// One line for people.
   package var sentence: String

@@ -55,6 +55,27 @@ package struct Farewell: Hashable, Sendable {
     return farewell
   }
 
+  /// A command line that starts it once more: from `directory` if a word of it leads somewhere from
+  /// there only, and with secrets masked.
+  /// - Parameter words: guardian's own command line.
+  package static func startAgain(
+    _ words: [String], redaction: Redaction, directory: String?
+  ) -> String {
+    let text = ShellWords.text(redaction.command(words))
+    guard let directory else { return text }
+    let isRelative = words.enumerated().contains { index, word in
+      // Of guardian's own name a word without a slash is found in PATH.
+      if index == 0, !word.contains("/") { return false }
+      var path = word[...]
+      if word.hasPrefix("--"), let equals = word.firstIndex(of: "=") {
+        path = word[word.index(after: equals)...]
+      }
+      return !path.isEmpty && !path.hasPrefix("/") && !path.hasPrefix("-")
+        && Files.exists(directory + "/" + path)
+    }
+    return isRelative ? "cd \(ShellWords.text([directory])) && \(text)" : text
+  }
+
   /// One line for people.
   package func sentence(_ name: String) -> String {
     let at = time.map { " at " + String($0.prefix(19).map { $0 == "T" ? " " : $0 }) + " UTC" } ?? ""

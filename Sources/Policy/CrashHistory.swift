@@ -89,10 +89,12 @@ extension CrashHistory {
     let was = "\(count) earlier failure\(count == 1 ? "" : "s")"
     switch saved.departure {
     case .gaveUp:
-      return cleared("started after it gave up: the failure count is cleared (\(was))")
+      return cleared(
+        "the last guardian of this name gave up: the failure count is cleared (\(was))")
     case .stopped:
       return cleared(
-        "started after it was stopped or ended by itself: the failure count is cleared (\(was))")
+        "the last guardian of this name was stopped or ended with its program: the failure count is "
+          + "cleared (\(was))")
     case .none: break
     }
     if saved.bootID != bootID {

@@ -144,19 +144,11 @@ extension RestartPolicy {
   private func giveUpReason(
     _ failures: [CrashHistory.Failure], cap: Int, at now: Duration
   ) -> String {
-    // Enough to see the pattern; the reports have the rest.
-    let named = 12
-    var list: [String] = []
-    if failures.count > named { list.append("\(failures.count - named) earlier") }
-    for failure in failures.suffix(named) {
-      let age = now - failure.at
-      list.append(
-        "life \(failure.life.rawValue) \(failure.words) "
-          + (age <= .zero ? "now" : "\(age.words) ago"))
-    }
+    // The message that this ends up in has told how the only one ended.
+    if failures.count == 1 { return "no restart after a failure (max-crashes is \(cap))" }
     let within = crashWindow.map { " within \($0.words)" } ?? ""
-    let count = "\(failures.count) failure\(failures.count == 1 ? "" : "s")"
-    return "\(count)\(within), max-crashes is \(cap): \(list.joined(separator: ", "))"
+    return "\(failures.count) failures\(within), more than max-crashes (\(cap)): "
+      + FailureCount.list(failures, at: now)
   }
 }
 

@@ -63,6 +63,14 @@ package struct GroupIndex: Hashable, Sendable {
     return Group(count: Self.sum(times.count, gone?.count ?? 0), firstSeen: first, lastSeen: last)
   }
 
+  /// Which of its group a report is that is there, counted from the oldest.
+  package func number(_ id: ReportID) -> Int? {
+    guard let entry = entries[id] else { return nil }
+    let there = entries.filter { $0.value.fingerprint == entry.fingerprint }.keys
+    // What was deleted is older, as far as retention did it.
+    return Self.sum(removed[entry.fingerprint]?.count ?? 0, there.count { $0 <= id })
+  }
+
   /// Of counts that a text may have made as large as it liked.
   private static func sum(_ a: Int, _ b: Int) -> Int {
     let (sum, overflow) = a.addingReportingOverflow(b)

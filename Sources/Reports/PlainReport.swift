@@ -246,7 +246,7 @@ package enum PlainReport {
         : "killed: by another process or by itself; the kernel counted no kill for lack of memory"
     default:
       return SignalNames.isCrash(signal)
-        ? "\(SignalNames.name(signal)), without a crash record"
+        ? "\(SignalNames.name(signal)); the crash handler did not see it: where and why is not known"
         : "ended by \(SignalNames.name(signal))"
     }
   }

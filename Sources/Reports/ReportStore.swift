@@ -277,6 +277,34 @@ package struct ReportStore<Calls: StoreCalls> {
     }
   }
 
+  /// Deletes final reports; they stay counted, as those do that retention deletes. Who has no such
+  /// report is passed over.
+  /// - Returns: those that are gone now.
+  package func delete(_ ids: [ReportID]) throws(SystemError) -> [ReportID] {
+    let lock = FolderLock(directory, wait: true)
+    defer { withExtendedLifetime(lock) {} }
+    var index = loadIndex()
+    var deleted: [ReportID] = []
+    var failure: SystemError?
+    for id in ids where failure == nil {
+      let grave = path(.partial, id) + Self.gone
+      for folder in StoreFolder.final where !deleted.contains(id) {
+        do {
+          try calls.rename(path(folder, id), to: grave)
+        } catch {
+          if error.errno != ENOENT { failure = error }
+          continue
+        }
+        index.remove(id)
+        deleted.append(id)
+        try? calls.removeFolder(grave)
+      }
+    }
+    try save(index)
+    if let failure { throw failure }
+    return deleted
+  }
+
   // MARK: Readers
 
   /// What is being written, or was when its reporter died; oldest first.

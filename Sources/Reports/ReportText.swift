@@ -3,21 +3,31 @@
 // this file and the program chose most of the strings.
 
 package enum ReportText {
-  /// `SIGSEGV in billing::charge(int) at invoice.cpp:42, life 3 of api, up 2 h`
+  /// `SIGSEGV in billing::charge(int) at invoice.cpp:42, life 3 of api, up 2 h`, and where the
+  /// program or its runtime said why, `Fatal error: no stock, in price() at Shop.swift:9, life …`.
+  /// One line of bounded length, in which secrets are masked.
   package static func headline(_ report: Report) -> String {
     var line = what(report)
+    let reason = reason(report)
+    if let reason { line += ": " + reason }
     if let sender = sender(report) {
       // The line that happened to run has no part in it.
       line += " sent by " + sender
-    } else if let frame = topFrame(report) {
+    } else if let frame = topFrame(report),
+      // Where a program waits that hangs says less than why it hangs, unless it has a name.
+      report.kind != .hang || reason == nil
+        || frame.inApp && (frame.function ?? frame.rawFunction) != nil
+    {
+      var place = ""
       if let function = frame.function ?? frame.rawFunction {
-        line += " in " + short(function)
+        place += " in " + short(function)
       } else if let module = frame.module {
-        line += " in " + module + (frame.moduleOffset.map { "+" + $0 } ?? "")
+        place += " in " + short(module) + (frame.moduleOffset.map { "+" + $0 } ?? "")
       }
       if let file = frame.file {
-        line += " at " + SafeText.lastComponent(file) + (frame.line.map { ":\($0)" } ?? "")
+        place += " at " + short(SafeText.lastComponent(file)) + (frame.line.map { ":\($0)" } ?? "")
       }
+      line += (reason != nil && !place.isEmpty ? "," : "") + place
     }
     if report.program.role == .descendant {
       line += ", descendant \(report.program.pid) of \(report.program.name)"
@@ -39,12 +49,19 @@ package enum ReportText {
     threads(report, &page)
     if !report.stderrTail.isEmpty {
       page.title("Last lines on stderr")
-      for line in report.stderrTail { page.add("  \(clock(line.time))  \(line.text)") }
+      for line in report.stderrTail {
+        page.add("  \(clock(line.time))  \(SafeText.expandingTabs(line.text))")
+      }
     }
     if !report.breadcrumbs.isEmpty {
       page.title("Breadcrumbs")
+      // A category may have any length: one that is longer than most moves its own line only.
+      let level = report.breadcrumbs.reduce(0) { max($0, $1.level.count) }
+      let category = min(20, report.breadcrumbs.reduce(0) { max($0, $1.category.count) })
       for crumb in report.breadcrumbs {
-        page.add("  \(clock(crumb.time))  \(crumb.level)  \(crumb.category)  \(crumb.message)")
+        page.add(
+          "  \(clock(crumb.time))  \(padded(crumb.level, level))  "
+            + "\(padded(crumb.category, category))  \(crumb.message)")
       }
     }
     pairs("Annotations", report.annotations, &page)
@@ -75,6 +92,10 @@ package enum ReportText {
     }
   }
 
+  private static func padded(_ text: String, _ width: Int) -> String {
+    text + String(repeating: " ", count: max(0, width - text.count))
+  }
+
   /// Who killed it, if a signal from another process did: "bash (pid 108)".
   private static func sender(_ report: Report) -> String? {
     guard report.kind == .crash || report.kind == .killed, let signal = report.ending.signal,
@@ -92,10 +113,32 @@ package enum ReportText {
     case .crash, .killed, .exit: break
     }
     if let words = uncaught(report.exception) { return words }
+    if report.exception != nil, reason(report) != nil { return short(report.exception?.type ?? "") }
     if let signal = report.ending.signal { return signal.name }
-    if let exception = report.exception { return exception.type }
+    if let exception = report.exception { return short(exception.type) }
     if let status = report.ending.exitStatus { return "exit \(status)" }
     return "ended, status unknown"
+  }
+
+  /// Why, in the words of the program or its runtime, or of guardian for a hang: the first line of
+  /// them, cut. What the signal means by itself stands below.
+  private static func reason(_ report: Report) -> String? {
+    guard let exception = report.exception, sender(report) == nil else { return nil }
+    switch report.kind {
+    case .hang: break
+    case .crash, .exit, .killed:
+      // An optimised trap of Swift has its reason in the debug information.
+      guard exception.source != .signal || exception.language == "swift",
+        exception.source != .guardian
+      else { return nil }
+    case .execFailed, .oom: return nil
+    }
+    let line = exception.reason.prefix { !$0.isNewline }.drop { $0 == " " }
+    guard !line.isEmpty else { return nil }
+    if line.hasPrefix(exception.type) { return nil }
+    // Masked before it is cut: half a secret is one too.
+    let masked = Redaction().text(SafeText.cut(String(line), limit: 4096))
+    return short(SafeText.expandingTabs(masked))
   }
 
   /// Of an exception that nobody caught, "uncaught shop::PaymentError": SIGABRT says less.
@@ -131,7 +174,21 @@ package enum ReportText {
       return frame
     }
     if let own { return own }
-    return crashed.first { ($0.function ?? $0.rawFunction) != nil } ?? crashed.first
+    let named = crashed.filter { ($0.function ?? $0.rawFunction) != nil }
+    return named.first { !isRaising($0) } ?? named.first ?? crashed.first
+  }
+
+  /// A function by which the C library turns a fault that was found into a signal: every abort has
+  /// those on top.
+  private static func isRaising(_ frame: Frame) -> Bool {
+    guard var name = (frame.function ?? frame.rawFunction)?[...] else { return false }
+    name = name.rest(after: "__GI_") ?? name
+    while let rest = name.rest(after: "_") { name = rest }
+    return ["pthread_kill", "assert_", "libc_message", "fortify_", "stack_chk_fail"]
+      .contains { name.hasPrefix($0) }
+      || [
+        "raise", "gsignal", "abort", "kill", "tgkill", "libc_fatal", "chk_fail", "malloc_printerr",
+      ].contains(name)
   }
 
   /// A template's name may fill pages.
@@ -142,7 +199,7 @@ package enum ReportText {
   private static func summary(_ report: Report, _ page: inout Page) {
     page.field("id", report.id)
     page.field("time", report.time)
-    page.field("program", report.program.command.joined(separator: " "))
+    page.field("program", ShellWords.text(report.program.command, limit: ReportLimits.textBytes))
     page.field("executable", report.program.executable)
     var process = "\(report.program.pid)"
     if let uid = report.program.uid { process += ", uid \(uid)" }
@@ -178,7 +235,13 @@ package enum ReportText {
           ? "the first of its kind"
           : "\(group.count) of its kind, first \(group.firstSeen), last \(group.lastSeen)")
     }
-    var capture = "\(report.capture.threads.rawValue) threads, handler \(report.capture.handler)"
+    var capture =
+      switch report.capture.threads {
+      case .all: "all threads"
+      case .crashing: "the crashing thread alone"
+      case .none: "no threads"
+      }
+    capture += ", handler \(report.capture.handler)"
     if let held = report.capture.milliseconds { capture += ", held \(held) ms" }
     page.field("capture", capture)
     for defect in report.capture.defects { page.field("defect", defect) }

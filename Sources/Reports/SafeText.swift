@@ -55,6 +55,24 @@ package enum SafeText {
     return result
   }
 
+  /// Tabs as the blanks that a terminal would show, with a stop at every eighth column.
+  package static func expandingTabs(_ text: String) -> String {
+    guard text.utf8.contains(UInt8(ascii: "\t")) else { return text }
+    var result = ""
+    var column = 0
+    for scalar in text.unicodeScalars {
+      if scalar == "\t" {
+        let blanks = 8 - column % 8
+        result += String(repeating: " ", count: blanks)
+        column += blanks
+      } else {
+        result.unicodeScalars.append(scalar)
+        column += 1
+      }
+    }
+    return result
+  }
+
   package static func hex(_ value: UInt64) -> String { "0x" + String(value, radix: 16) }
 
   /// The number of an address text ("0x10"), as reports carry it.

@@ -1,4 +1,5 @@
 // Times and durations as text, without Foundation. Pure.
+import Policy
 
 /// A reading of the wall clock. Only for show: no decision rests on it.
 package struct WallTime: Hashable, Comparable, Sendable {
@@ -60,20 +61,10 @@ package enum TimeText {
     return String(repeating: "0", count: max(0, width - text.utf8.count)) + text
   }
 
-  /// As people say it, in at most two units: "850 ms", "12 s", "3 min 5 s", "2 h", "4 d 7 h".
+  /// As `Duration.words`; "?" for what is no time.
   package static func duration(seconds: Double) -> String {
-    guard seconds.isFinite, seconds >= 0, seconds < 1e12 else { return "?" }
-    if seconds < 1 { return "\(Int((seconds * 1000).rounded())) ms" }
-    let whole = Int(seconds)
-    func two(_ big: Int, _ bigName: String, _ small: Int, _ smallName: String) -> String {
-      small == 0 ? "\(big) \(bigName)" : "\(big) \(bigName) \(small) \(smallName)"
-    }
-    switch whole {
-    case 0..<60: return "\(whole) s"
-    case 60..<3600: return two(whole / 60, "min", whole % 60, "s")
-    case 3600..<86400: return two(whole / 3600, "h", whole / 60 % 60, "min")
-    default: return two(whole / 86400, "d", whole / 3600 % 24, "h")
-    }
+    guard seconds.isFinite, seconds >= 0, seconds < 1e9 else { return "?" }
+    return Duration.seconds(seconds).words
   }
 
   package static func bytes(_ count: UInt64) -> String {

@@ -15,7 +15,7 @@ package struct NetworkAddress: Hashable, Sendable {
   /// "127.0.0.1:80", "[::1]:80".
   /// - Parameter defaultPort: for a text without a port; nil: there must be one.
   /// - Throws: what is wrong with `text`, for "ADDRESS …".
-  init(_ text: Substring, localhost: Bool, defaultPort: UInt16? = nil) throws(BadValue) {
+  init(_ text: Substring, defaultPort: UInt16? = nil) throws(BadValue) {
     let shown = quoted(String(text))
     let host: Substring
     let rest: Substring
@@ -35,7 +35,8 @@ package struct NetworkAddress: Hashable, Sendable {
       rest = text[end...]
       isIPv6 = false
     }
-    let name = localhost && host == "localhost" && !isIPv6 ? "127.0.0.1" : String(host)
+    // The one name that needs no name service.
+    let name = host == "localhost" && !isIPv6 ? "127.0.0.1" : String(host)
     var parsed = in6_addr()
     guard unsafe inet_pton(isIPv6 ? AF_INET6 : AF_INET, name, &parsed) == 1 else {
       throw BadValue(
@@ -76,11 +77,13 @@ extension Kind<ListenAddress> {
   static let pathBytes = 107
 
   static let listen = Kind(
-    argument: "ADDRESS", notation: "tcp:ADDR:PORT, tcp:[ADDR6]:PORT or unix:PATH", toml: [.string],
+    argument: "ADDRESS",
+    notation: "tcp:ADDR:PORT, tcp:[ADDR6]:PORT or unix:PATH, with a numeric address or localhost",
+    toml: [.string],
     completion: .words(["tcp:", "unix:"]),
     parse: { text throws(BadValue) in
       if text.hasPrefix("tcp:") {
-        return .tcp(try NetworkAddress(text.dropFirst(4), localhost: false))
+        return .tcp(try NetworkAddress(text.dropFirst(4)))
       }
       guard text.hasPrefix("unix:"), text.utf8.count > 5 else {
         throw BadValue("\(quoted(text)) is neither tcp:ADDR:PORT nor unix:PATH")
@@ -105,7 +108,7 @@ extension Kind<NetworkAddress> {
     argument: "ADDR:PORT",
     notation: "ADDR:PORT or [ADDR6]:PORT with a numeric address or localhost",
     toml: [.string],
-    parse: { text throws(BadValue) in try NetworkAddress(text[...], localhost: true) },
+    parse: { text throws(BadValue) in try NetworkAddress(text[...]) },
     format: \.text)
 }
 
@@ -127,7 +130,7 @@ extension Kind<HealthURL> {
       let rest = text.dropFirst(7)
       let end = rest.firstIndex { $0 == "/" || $0 == "?" || $0 == "#" } ?? rest.endIndex
       let host = rest[..<end]
-      let address = try NetworkAddress(host, localhost: true, defaultPort: 80)
+      let address = try NetworkAddress(host, defaultPort: 80)
       let path = rest[end...].prefix { $0 != "#" }
       return HealthURL(
         address: address, host: String(host),

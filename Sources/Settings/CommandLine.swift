@@ -108,7 +108,10 @@ struct CommandLineReader {
       unsafe free(name)
       unsafe fclose(stream)
       defer { unsafe free(buffer) }
-      return unsafe buffer.map { unsafe String(cString: $0) } ?? ""
+      let text = unsafe buffer.map { unsafe String(cString: $0) } ?? ""
+      // A line that is exactly full leaves one behind it that holds blanks alone.
+      return text.split(separator: "\n", omittingEmptySubsequences: false)
+        .filter { $0.isEmpty || !$0.allSatisfy { $0 == " " } }.joined(separator: "\n")
     }
   }
 

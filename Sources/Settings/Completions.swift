@@ -49,6 +49,31 @@ enum BashCompletion {
     """
     # bash completion for guardian and guardianctl; made by guardian --print completion-bash.
 
+    # --option=value: three words where COMP_WORDBREAKS has the sign, else one.
+    _guardian_split() {
+      joined=""
+      if [[ $cur == = ]]; then
+        cur=""
+      elif [[ $prev == = ]]; then
+        prev=${COMP_WORDS[COMP_CWORD-2]}
+      elif [[ $cur == --*=* ]]; then
+        prev=${cur%%=*}
+        joined=$prev=
+        cur=${cur#*=}
+      fi
+    }
+
+    _guardian_join() {
+      COMPREPLY=("${COMPREPLY[@]/#/$joined}")
+      [[ ${#COMPREPLY[@]} -eq 1 && ${COMPREPLY[0]} == "$joined" ]] && COMPREPLY=()
+      return 0
+    }
+
+    # The names of guarded programs.
+    _guardian_programs() {
+      "${COMP_WORDS[0]}" completion-names 2>/dev/null
+    }
+
     _guardian_value() {
       case $1 in
     \(values(ShellFlag.guardian))
@@ -57,7 +82,7 @@ enum BashCompletion {
     }
 
     _guardian() {
-      local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} i
+      local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} joined i
       COMPREPLY=()
       for ((i = 1; i < COMP_CWORD; i++)); do
         case ${COMP_WORDS[i]} in
@@ -77,8 +102,8 @@ enum BashCompletion {
           return ;;
         esac
       done
-      if [[ $cur == = ]]; then cur=""; elif [[ $prev == = ]]; then prev=${COMP_WORDS[COMP_CWORD-2]}; fi
-      _guardian_value "$prev" && return
+      _guardian_split
+      _guardian_value "$prev" && _guardian_join && return
       if [[ $cur == -* ]]; then
         mapfile -t COMPREPLY < <(compgen -W "\(names(ShellFlag.guardian))" -- "$cur")
       else
@@ -94,7 +119,7 @@ enum BashCompletion {
     }
 
     _guardianctl() {
-      local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} i verb=""
+      local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} joined i verb="" count=0
       COMPREPLY=()
       for ((i = 1; i < COMP_CWORD; i++)); do
         case ${COMP_WORDS[i]} in
@@ -103,17 +128,17 @@ enum BashCompletion {
           ((i++))
           [[ ${COMP_WORDS[i]} == = ]] && ((i++)) ;;
         -*) ;;
-        *) verb=${verb:-${COMP_WORDS[i]}} ;;
+        *) if [[ -z $verb ]]; then verb=${COMP_WORDS[i]}; else ((count++)); fi ;;
         esac
       done
-      if [[ $cur == = ]]; then cur=""; elif [[ $prev == = ]]; then prev=${COMP_WORDS[COMP_CWORD-2]}; fi
-      _guardianctl_value "$prev" && return
+      _guardian_split
+      _guardianctl_value "$prev" && _guardian_join && return
       if [[ $cur == -* ]]; then
         mapfile -t COMPREPLY < <(compgen -W "\(names(ShellFlag.guardianctl))" -- "$cur")
         return
       fi
-      case $verb in
-      "") mapfile -t COMPREPLY < <(compgen -W "\(verbs())" -- "$cur") ;;
+      case $verb:$count in
+      :*) mapfile -t COMPREPLY < <(compgen -W "\(verbs())" -- "$cur") ;;
     \(operands())
       esac
     }
@@ -147,8 +172,8 @@ enum BashCompletion {
   }
 
   private static func operands() -> String {
-    ControlVerb.available.filter { $0.completion != .none }.map {
-      "  \($0.name)) " + reply($0.completion) + " ;;"
+    ControlVerb.available.flatMap { verb in
+      verb.completions.enumerated().map { "  \(verb.name):\($0)) " + reply($1) + " ;;" }
     }.joined(separator: "\n")
   }
 
@@ -162,6 +187,9 @@ enum BashCompletion {
     case .user: arguments = "-u"
     case .group: arguments = "-g"
     case .variable: arguments = "-v -S ="
+    case .programs(let words):
+      let more = words.isEmpty ? "" : " " + words.joined(separator: " ")
+      arguments = "-W \"$(_guardian_programs)\(more)\""
     }
     return "mapfile -t COMPREPLY < <(compgen \(arguments) -- \"$cur\")"
   }
@@ -190,10 +218,15 @@ enum ZshCompletion {
       _describe command commands
     }
 
+    _guardian_programs() {
+      local -a programs=(${(f)"$(_call_program programs ${(q)service} completion-names 2>/dev/null)"})
+      compadd -a programs
+    }
+
     _guardianctl_operands() {
-      case $words[1] in
-    \(ControlVerb.available.filter { $0.completion != .none }.map {
-        "  \($0.name)) " + operand($0.completion) + " ;;"
+      case $words[1]:$((CURRENT - 2)) in
+    \(ControlVerb.available.flatMap { verb in
+        verb.completions.enumerated().map { "  \(verb.name):\($0)) " + operand($1) + " ;;" }
       }.joined(separator: "\n"))
       *) _message 'no more arguments' ;;
       esac
@@ -239,12 +272,17 @@ enum ZshCompletion {
     case .user: "_users"
     case .group: "_groups"
     case .variable: "_parameters -g \"*export*\" -S ="
+    case .programs: "_guardian_programs"
     }
   }
 
   private static func operand(_ completion: Completion) -> String {
-    if case .words(let words) = completion { return "compadd -- " + words.joined(separator: " ") }
-    return action(completion)
+    switch completion {
+    case .words(let words): "compadd -- " + words.joined(separator: " ")
+    case .programs(let words) where !words.isEmpty:
+      "_guardian_programs; compadd -- " + words.joined(separator: " ")
+    default: action(completion)
+    }
   }
 
   private static func colons(_ text: String) -> String { escaped(text, ":") }
@@ -267,6 +305,26 @@ enum FishCompletion {
           not contains -- -- $words
       end
 
+      # Whether the command is this one and so many of its operands are there.
+      function __guardianctl_at
+          set -l words (commandline -opc)
+          set -e words[1]
+          set -l operands
+          while set -q words[1]
+              switch $words[1]
+                  case \(ShellFlag.guardianctl.filter { $0.argument != nil }.map {
+                    ($0.short.map { "-\($0) " } ?? "") + "--" + $0.name
+                  }.joined(separator: " "))
+                      set -e words[1]
+                  case '-*'
+                  case '*'
+                      set -a operands $words[1]
+              end
+              set -e words[1]
+          end
+          test (count $operands) -eq (math $argv[2] + 1); and test $operands[1] = $argv[1]
+      end
+
 
       """
     for flag in ShellFlag.guardian {
@@ -279,8 +337,9 @@ enum FishCompletion {
     for verb in ControlVerb.available {
       text += "complete -c guardianctl -n 'not __fish_seen_subcommand_from \(names)' "
       text += "-a \(verb.name) -d \(quote(verb.help))\n"
-      if let action = action(verb.completion) {
-        text += "complete -c guardianctl -n '__fish_seen_subcommand_from \(verb.name)' \(action)\n"
+      for (place, completion) in verb.completions.enumerated() {
+        guard let action = action(completion) else { continue }
+        text += "complete -c guardianctl -n '__guardianctl_at \(verb.name) \(place)' \(action)\n"
       }
     }
     return text
@@ -305,6 +364,9 @@ enum FishCompletion {
     case .user: "-a '(__fish_complete_users)'"
     case .group: "-a '(__fish_complete_groups)'"
     case .variable: "-a '(set -nx)='"
+    case .programs(let words):
+      "-a '(guardianctl completion-names 2>/dev/null)"
+        + (words.isEmpty ? "" : " " + words.joined(separator: " ")) + "'"
     }
   }
 

@@ -24,8 +24,7 @@ enum ConfigurationFile {
       table = try TomlTable(text: bytes)
     } catch {
       let text =
-        error.position.flatMap { unquoted(bytes, line: $0.line) }
-        .map { "text needs quotes: " + $0 } ?? oneLine(error.text)
+        error.position.flatMap { unquoted(bytes, line: $0.line, options) } ?? oneLine(error.text)
       throw SettingsError(
         .file(path, line: error.position?.line ?? 0, column: error.position?.column ?? 0),
         "it is not valid TOML: " + text)
@@ -92,8 +91,9 @@ enum ConfigurationFile {
       .map { folder + "/" + $0 }
   }
 
-  /// Of a line such as `restart = always  # so` the same with quotes; nil: it is wrong otherwise.
-  private static func unquoted(_ bytes: [UInt8], line: Int) -> String? {
+  /// Of a line such as `restart = always  # so` or `quiet = yes` how it is right; nil: it is wrong
+  /// otherwise.
+  private static func unquoted(_ bytes: [UInt8], line: Int, _ options: [Option]) -> String? {
     let lines = bytes.split(separator: 10, maxSplits: line, omittingEmptySubsequences: false)
     guard line >= 1, line <= lines.count else { return nil }
     let parts = lines[line - 1].split(separator: UInt8(ascii: "="), maxSplits: 1)
@@ -121,7 +121,15 @@ enum ConfigurationFile {
       value.contains(where: { $0.isLetter || $0 == "/" }),
       !["true", "false", "inf", "nan"].contains(value)
     else { return nil }
-    return "\(key) = \"\(value)\""
+    if let option = options.first(where: { $0.name == key }), option.toml == [.boolean] {
+      return "a boolean is true or false" + assignment(key, value)
+    }
+    return "text needs quotes: \(key) = \"\(value)\""
+  }
+
+  /// ": quiet = true" for what stands for true elsewhere, or nothing.
+  private static func assignment(_ key: String, _ value: String) -> String {
+    (try? Kind<Bool>.yesNo.parse(value.lowercased())).map { ": \(key) = \($0)" } ?? ""
   }
 
   private static func oneLine(_ text: String) -> String {
@@ -235,7 +243,8 @@ enum ConfigurationFile {
       guard let type = element.value.type, option.toml.contains(type) else {
         throw SettingsError(
           place(element.position),
-          "key '\(name)': it must be \(option.expected), not \(element.value.name)" + hint)
+          "key '\(name)': it must be \(option.expected), not \(element.value.name)"
+            + (option.toml == [.boolean] ? assignment(name, element.value.text) : hint))
       }
       return element.value.text
     }

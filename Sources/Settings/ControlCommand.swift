@@ -14,60 +14,74 @@ package struct ControlVerb: Hashable, Sendable {
   package let count: ClosedRange<Int>
   /// One sentence without its full stop.
   package let help: String
-  /// How a shell completes its operands.
-  package let completion: Completion
+  /// How a shell completes its operands, one by one.
+  package let completions: [Completion]
 
   init(
     _ name: String, status: Status = .available, _ operands: String = "",
-    _ count: ClosedRange<Int> = 0...0, completion: Completion = .none, help: String
+    _ count: ClosedRange<Int> = 0...0, completions: [Completion] = [], help: String
   ) {
     self.name = name
     self.status = status
     self.operands = operands
     self.count = count
     self.help = help
-    self.completion = completion
+    self.completions = completions
   }
 
   package static let all: [ControlVerb] = [
     ControlVerb(
-      "status", "[NAME]", 0...1, help: "Show the guarded programs and how they are"),
+      "status", "[NAME]", 0...1, completions: name,
+      help: "Show the guarded programs and how they are"),
     ControlVerb(
-      "why", "[NAME]", 0...1, help: "Show the failures that count and what would reset the count"),
-    ControlVerb("start", "[NAME]", 0...1, help: "Start a stopped program"),
-    ControlVerb("stop", "[NAME]", 0...1, help: "Stop the program; guardian stays"),
-    ControlVerb("restart", "[NAME]", 0...1, help: "Stop the program and start it again"),
+      "why", "[NAME]", 0...1, completions: name,
+      help: "Show the failures that count and what would reset the count"),
+    ControlVerb("start", "[NAME]", 0...1, completions: name, help: "Start a stopped program"),
     ControlVerb(
-      "signal", "SIGNAL [NAME]", 1...2, completion: .words(Kind<Signal>.names),
+      "stop", "[NAME]", 0...1, completions: name, help: "Stop the program; guardian stays"),
+    ControlVerb(
+      "restart", "[NAME]", 0...1, completions: name, help: "Stop the program and start it again"),
+    ControlVerb(
+      "signal", "SIGNAL [NAME]", 1...2, completions: [.words(Kind<Signal>.names)] + name,
       help: "Send a signal to the program"),
     ControlVerb(
-      "reload", "[NAME]", 0...1,
+      "reload", "[NAME]", 0...1, completions: name,
       help: "Read the options again; says what holds now and what needs a new guardian"),
     ControlVerb(
-      "upgrade", "[NAME]", 0...1,
+      "upgrade", "[NAME]", 0...1, completions: name,
       help: "Let guardian's new binary take over; the program is not touched"),
     ControlVerb(
-      "logs", "[NAME]", 0...1, help: "Show the last lines the program wrote"),
-    ControlVerb("watch", "[NAME]", 0...1, help: "Show what happens, as it happens"),
-    ControlVerb("reports", "[NAME]", 0...1, help: "List the reports, the newest first"),
+      "logs", "[NAME]", 0...1, completions: name, help: "Show the last lines the program wrote"),
     ControlVerb(
-      "show", "[NAME] [ID|latest]", 0...2, completion: .words(["latest"]),
+      "watch", "[NAME]", 0...1, completions: name, help: "Show what happens, as it happens"),
+    ControlVerb(
+      "reports", "[NAME]", 0...1, completions: name, help: "List the reports, the newest first"),
+    ControlVerb(
+      "show", "[NAME] [ID|latest]", 0...2, completions: nameOrReport,
       help: "Show a report; without ID the latest"),
     ControlVerb(
-      "debug", "[NAME] [ID|latest] [-- ARG...]", 0...100, completion: .words(["latest"]),
+      "debug", "[NAME] [ID|latest] [-- ARG...]", 0...100, completions: nameOrReport,
       help: "Open a report's minicore in gdb; arguments after -- go to gdb"),
     ControlVerb(
-      "export", status: .planned, "ID|latest FILE", 1...2, completion: .words(["latest"]),
+      "export", status: .planned, "ID|latest FILE", 1...2, completions: [.words(["latest"])],
       help: "Write a report with all its files into one archive"),
     ControlVerb(
       "deliver", status: .planned, "[ID...]", 0...1000, help: "Deliver what is not delivered yet"),
     ControlVerb(
-      "delete", status: .planned, "ID...", 1...1000, help: "Delete reports"),
+      "delete", "[NAME] ID...|--all", 0...1000, completions: name,
+      help: "Delete reports; they stay counted"),
     ControlVerb(
       "plan", "[-- OPTION... COMMAND]", 0...1000,
       help: "Show when guardian, with these options, would restart; runs nothing"),
     ControlVerb("doctor", help: "Check what this machine lets guardian do"),
   ]
+
+  private static let name: [Completion] = [.programs([])]
+  private static let nameOrReport: [Completion] = [.programs(["latest"]), .words(["latest"])]
+
+  /// For the shells' completions, and for nobody to read about: the names of the programs that are
+  /// or were guarded, one a line.
+  package static let names = ControlVerb("completion-names", help: "")
 
   package static let available = all.filter { $0.status == .available }
 }
@@ -99,7 +113,8 @@ package struct ControlOption: Hashable, Sendable {
 
   package static let all: [ControlOption] = [
     ControlOption(
-      "name", short: "n", argument: "NAME", help: "The guarded program that is meant"),
+      "name", short: "n", argument: "NAME", completion: .programs([]),
+      help: "The guarded program that is meant"),
     ControlOption(
       "state-directory", argument: "DIR", completion: .directory,
       help: "Its state folder"),
@@ -107,6 +122,7 @@ package struct ControlOption: Hashable, Sendable {
       "runtime-directory", argument: "DIR", completion: .directory,
       help: "Its runtime folder, if guardian was given one"),
     ControlOption("json", short: "j", help: "Print JSON"),
+    ControlOption("all", short: "a", verbs: ["delete"], help: "Every report of the program"),
     ControlOption(
       "follow", short: "f", verbs: ["logs"], help: "Go on as lines come"),
     ControlOption(
@@ -133,6 +149,7 @@ package struct ControlCommand: Hashable, Sendable {
   package var runtimeDirectory: String?
   package var json = false
   package var follow = false
+  package var all = false
   /// --simulate, unread; nil: not given.
   package var simulate: String?
   /// The name of a verb in `ControlVerb.available`.
@@ -179,7 +196,7 @@ package struct ControlCommand: Hashable, Sendable {
       throw wrong("there is no command; guardianctl --help lists them")
     }
     if verbName == "help" { return .print(reader.help()) }
-    guard let verb = verbs.first(where: { $0.name == verbName }) else {
+    guard let verb = (verbs + [.names]).first(where: { $0.name == verbName }) else {
       throw wrong(
         "unknown command \(quoted(verbName))"
           + suggestion(for: verbName, among: verbs.map(\.name)))
@@ -207,6 +224,7 @@ package struct ControlCommand: Hashable, Sendable {
       case "runtime-directory": command.runtimeDirectory = value
       case "json": command.json = true
       case "follow": command.follow = true
+      case "all": command.all = true
       case "simulate": command.simulate = value
       default: preconditionFailure("option '\(name)' is in the table and has no field")
       }
@@ -226,10 +244,13 @@ package struct ControlCommand: Hashable, Sendable {
     return .run(command)
   }
 
-  /// For commands on reports: the first operand that cannot be the beginning of an id is a name.
-  package var takingName: ControlCommand {
+  /// For commands on reports: the first operand is a name where a program has it, or where it
+  /// cannot be the beginning of an id.
+  /// - Parameter isProgram: whether there is or was a guarded program of that name.
+  package func takingName(isProgram: (String) -> Bool) -> ControlCommand {
     guard let word = arguments.first, word != "latest", ProgramName.isValid(word),
-      stateDirectory == nil, verb == "reports" || !word.allSatisfy({ $0.isHexDigit || $0 == "-" })
+      stateDirectory == nil,
+      verb == "reports" || !word.allSatisfy({ $0.isHexDigit || $0 == "-" }) || isProgram(word)
     else { return self }
     var command = self
     command.name = word

@@ -101,6 +101,10 @@ struct EnvironmentFile {
       throw failure(at: start, "this line is not NAME=VALUE: it has no '='")
     }
     let nameBytes = bytes[start..<position]
+    if nameBytes.starts(with: "export ".utf8) || nameBytes.starts(with: "export\t".utf8) {
+      throw failure(
+        at: start, "'export' is a shell's: leave it out, every variable here is the program's")
+    }
     for (index, byte) in zip(nameBytes.indices, nameBytes) {
       switch byte {
       case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),

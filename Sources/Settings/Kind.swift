@@ -28,6 +28,8 @@ package enum Completion: Hashable, Sendable {
   case user
   case group
   case variable
+  /// Names of guarded programs, which guardianctl is asked for, and these words.
+  case programs([String])
 }
 
 struct Kind<Value: Sendable>: Sendable {
@@ -139,7 +141,7 @@ extension Kind where Value: RawRepresentable<String> & CaseIterable & Sendable {
 
 extension Kind<Bool> {
   static let yesNo = Kind(
-    argument: "yes|no", notation: "yes or no; in a file true or false", toml: [.boolean],
+    argument: "yes|no", notation: "yes or no", toml: [.boolean],
     completion: .words(["yes", "no"]),
     parse: { text throws(BadValue) in
       switch text {
@@ -223,6 +225,7 @@ extension Kind<UInt32> {
 // MARK: Sizes
 
 extension Kind<UInt64> {
+  /// Multiples of 1024, and the decimal ones that say so.
   private static let units: [(String, UInt64)] = [
     ("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10),
     ("T", 1 << 40), ("G", 1 << 30), ("M", 1 << 20), ("K", 1 << 10),
@@ -230,14 +233,28 @@ extension Kind<UInt64> {
     ("", 1),
   ]
 
+  /// As they are written, the greatest last.
+  static let unitNames = units.map(\.0).filter { !$0.isEmpty }.sorted { a, b in
+    let (first, second) = (factor(a), factor(b))
+    return first == second ? a.count < b.count : first < second
+  }
+  private static func factor(_ unit: String) -> UInt64 {
+    units.first { $0.0 == unit }?.1 ?? 1
+  }
+
   static let size = Kind(
     argument: "SIZE", notation: "a size such as \"256MiB\" or \"1GB\"; a plain number is in bytes",
     toml: [.string, .integer],
     parse: { text throws(BadValue) in
       let digits = text.prefix { $0.isASCII && $0.isNumber }
       let unit = text[digits.endIndex...].drop { $0 == " " }
-      guard !digits.isEmpty, let factor = units.first(where: { $0.0 == unit })?.1 else {
+      guard !digits.isEmpty else {
         throw BadValue("\(quoted(text)) is not a size such as 256MiB")
+      }
+      guard let factor = units.first(where: { $0.0 == unit })?.1 else {
+        throw BadValue(
+          "\(quoted(text)) is not a size such as 256MiB: \(quoted(String(unit))) is none of "
+            + unitNames.joined(separator: ", "))
       }
       // Above this it is a typing error, and sums of sizes would not fit a signed number.
       let limit: UInt64 = 1 << 60
@@ -262,17 +279,20 @@ extension Kind<Duration> {
   /// Longer is a typing error; "infinity" says what was meant.
   static let longest = Duration.seconds(3650 * 86400)
 
+  /// Every spelling of a unit, the shortest first, and its nanoseconds: those of systemd.time(7) up
+  /// to weeks.
+  static let timeUnits: [(names: [String], scale: Int64)] = [
+    (["us", "µs", "μs", "usec"], 1_000),
+    (["ms", "msec"], 1_000_000),
+    (["s", "sec", "second", "seconds"], second),
+    (["m", "min", "minute", "minutes"], 60 * second),
+    (["h", "hr", "hour", "hours"], 3600 * second),
+    (["d", "day", "days"], 86400 * second),
+    (["w", "week", "weeks"], 604_800 * second),
+  ]
+
   private static func unit(_ name: Substring) -> Int64? {
-    switch name {
-    case "us", "µs", "μs", "usec": 1_000
-    case "ms", "msec": 1_000_000
-    case "", "s", "sec", "second", "seconds": second
-    case "m", "min", "minute", "minutes": 60 * second
-    case "h", "hr", "hour", "hours": 3600 * second
-    case "d", "day", "days": 86400 * second
-    case "w", "week", "weeks": 604_800 * second
-    default: nil
-    }
+    name.isEmpty ? second : timeUnits.first { $0.names.contains(String(name)) }?.scale
   }
 
   static let time = time(.zero, longest)
@@ -312,8 +332,12 @@ extension Kind<Duration> {
       rest = rest.drop { $0 == " " }
       let name = rest.prefix { $0.isLetter }
       rest = rest[name.endIndex...]
+      guard let scale = unit(name) else {
+        throw BadValue(
+          wrong.text + ": \(quoted(String(name))) is none of us, ms, s, min, h, d, w")
+      }
       // "1 30" has no meaning: only a number that stands alone is in seconds.
-      guard let scale = unit(name), !name.isEmpty || parts == 0 && rest.isEmpty else { throw wrong }
+      guard !name.isEmpty || parts == 0 && rest.isEmpty else { throw wrong }
       let tooLong = BadValue("\(quoted(text)) is out of range: at most \(write(longest))")
       guard let number = number(whole), let signed = Int64(exactly: number) else { throw tooLong }
       let (product, tooBig) = signed.multipliedReportingOverflow(by: scale)
@@ -557,7 +581,10 @@ extension Kind<EnvironmentVariable> {
     completion: .variable,
     parse: { text throws(BadValue) in
       let parts = text.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
-      guard parts.count == 2, !parts[0].isEmpty else {
+      if parts.count == 2, parts[0].isEmpty {
+        throw BadValue("there is no name before the '=': it must be NAME=VALUE")
+      }
+      guard parts.count == 2 else {
         // The value may be a secret: only the name's part is shown.
         throw BadValue("\(quoted(String(parts[0]))) is not NAME=VALUE")
       }

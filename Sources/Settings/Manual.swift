@@ -52,6 +52,7 @@ enum Manual {
     page.body("Print a short usage message and leave.")
     page.item(flag("version", "V", nil))
     page.body("Print the version and leave.")
+    timesAndSizes(&page)
     page.section("EXIT STATUS")
     for (status, meaning) in [
       ("n", "The program's own exit code, when guardian leaves because the program did."),
@@ -106,12 +107,37 @@ enum Manual {
       (
         "/var/lib/guardian/NAME/reports",
         "The reports; without root below ~/.local/state, with --state-directory below that folder. "
-          + "Their texts are redacted; the files core and ring in them hold memory as it was."
+          + "A report is a folder named by its id. It lies in partial/ while it is written and in "
+          + "new/ when it is final; pending/ and done/ are reserved for delivery. The file groups "
+          + "counts what was deleted."
       ),
     ] {
       page.item(italic(path))
       page.body(meaning)
     }
+    page.text("A report's folder holds:")
+    for (file, meaning) in [
+      ("report.txt", "For people."),
+      ("report.json", "For programs, schema guardian.report/1."),
+      ("core", "The minicore. It holds memory as it was."),
+      ("stderr.log", "The last lines that the program wrote, as it wrote them."),
+      ("maps", "Its memory map, as in /proc/PID/maps."),
+      (
+        "ring",
+        "The handler's raw record, with a part of the stack. It is there only until the report is "
+          + "final, or where guardian died before it could write one."
+      ),
+    ] {
+      page.item(italic(file))
+      page.body(meaning)
+    }
+    page.text(
+      """
+      report.txt and report.json are redacted. core, stderr.log and ring are not: leave them out of \
+      what you hand on.
+      """)
+    page.item(italic("share/doc/guardian/examples"))
+    page.body("Configurations to copy from, below the folder that guardian was installed to.")
     page.section("EXAMPLES")
     page.text("Keep a server running, at most three restarts in five minutes:")
     page.code(["guardian -m 3 -w 5min -- ./server --port 8080"])
@@ -122,6 +148,25 @@ enum Manual {
     page.section("SEE ALSO")
     page.text("guardianctl(1), guardian.toml(5), gdb(1), systemd.service(5)")
     return page.text
+  }
+
+  /// The units of both, from what reads them.
+  private static func timesAndSizes(_ page: inout Page) {
+    page.section("TIMES AND SIZES")
+    page.text(
+      """
+      A TIME is a number with a unit, or several of those, as 1h 30min or 1.5s. A number without a \
+      unit is in seconds. The units, as in systemd.time(7):
+      """)
+    page.code(
+      Kind<Duration>.timeUnits.map { $0.names.filter { $0 != "μs" }.joined(separator: ", ") })
+    page.text(
+      """
+      A SIZE is a whole number with a unit. A number without a unit is in bytes. K, M, G and T are \
+      multiples of 1024, as are KiB, MiB, GiB and TiB; kB, MB, GB and TB are multiples of 1000. The \
+      units: \(Kind<UInt64>.unitNames.joined(separator: ", ")). Upper and lower case are not the \
+      same.
+      """)
   }
 
   // MARK: guardian.toml(5)
@@ -160,8 +205,9 @@ enum Manual {
       for option in options {
         page.item(
           option.isTable
-            ? "[" + bold(option.name) + "]" : bold(option.name) + " = " + italic(option.argument))
-        page.body(paragraph(option))
+            ? "[" + bold(option.name) + "]"
+            : bold(option.name) + " = " + italic(argument(option, inFile: true)))
+        page.body(paragraph(option, inFile: true))
         page.more("Type: \(type(option)).")
       }
     }
@@ -229,7 +275,12 @@ enum Manual {
       ("3", "The program does not run, or no guardian does."),
       ("4", "There is no guarded program of that name."),
       ("64", "The command line is wrong, or several guarded programs could be meant."),
-      ("69", "guardian does not answer."),
+      ("65", "A report's file is not a report."),
+      ("66", "The state folder that was named, or a report's file, is not there."),
+      ("69", "guardian does not answer, or there is no gdb."),
+      ("71", "The system refused something, as the start of gdb."),
+      ("74", "The output cannot be written, or a report not be deleted."),
+      ("76", "guardian answers something that is not understood."),
       ("77", "The guardian, or its reports, are another user's."),
       ("78", "reload: the configuration is wrong; everything stays as it was."),
     ] {
@@ -243,18 +294,29 @@ enum Manual {
 
   // MARK: Parts
 
+  /// TOML has words of its own for yes and no.
+  private static func argument(_ option: Option, inFile: Bool) -> String {
+    inFile && option.toml == [.boolean] ? "true|false" : option.argument
+  }
+
   /// Help, details, notation and default as sentences.
-  private static func paragraph(_ option: Option) -> String {
+  private static func paragraph(_ option: Option, inFile: Bool = false) -> String {
     var sentences = [option.help + "."]
     if !option.details.isEmpty { sentences.append(option.details) }
     let choices = "one of " + option.argument.split(separator: "|").joined(separator: ", ")
-    if option.notation.hasPrefix(option.argument) {
+    if option.toml == [.boolean] {
+      // The words stand in the line above.
+    } else if option.notation.hasPrefix(option.argument) {
       sentences.append(option.notation + ".")
     } else if !option.isSwitch, option.notation != choices {
       sentences.append("\(option.argument) is \(option.notation).")
     }
     if option.isList { sentences.append("May be given several times.") }
-    if !option.defaultText.isEmpty { sentences.append("Default: \(option.defaultText).") }
+    if inFile, option.toml == [.boolean] {
+      sentences.append("Default: \(Reference.value(option)).")
+    } else if !option.defaultText.isEmpty {
+      sentences.append("Default: \(option.defaultText).")
+    }
     return sentences.joined(separator: " ")
   }
 

@@ -54,7 +54,12 @@ extension Option {
       help: "The sliding time within which failures are counted"),
     .one(
       "restart-delay", .restart, Kind<Duration>.time, \.restartDelay,
-      help: "Delay before the second restart in a row; the first comes at once"),
+      help: "Delay before the second restart in a row, give or take 10 %; the first comes at once",
+      details: """
+        Every delay, also a longer one, is made up to 10 % shorter or longer, so that many guardians \
+        of one broken backend do not come back together. By how much is a fixed function of the \
+        program's name and the number of the life: guardianctl plan shows the delays beforehand.
+        """),
     .one(
       "restart-backoff", .restart, Kind<Double>.factor(1...100), \.restartBackoff,
       help: "By what the delay is multiplied for each further restart in a row"),

@@ -148,6 +148,12 @@ package enum Settings {
     commandInFile: SettingsError.Place?
   ) throws(SettingsError) {
     if !words.operands.isEmpty {
+      if let file = words.operands.first, file.hasSuffix(".toml"), unsafe access(file, R_OK) == 0,
+        unsafe access(file, X_OK) != 0
+      {
+        throw SettingsError(
+          .commandLine, "\(quoted(file)) is not a program; did you mean '--config \(file)'?")
+      }
       if let commandInFile, case .file(let path, let line, let column) = commandInFile {
         throw SettingsError(
           .commandLine,

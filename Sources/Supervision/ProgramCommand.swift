@@ -147,7 +147,15 @@ struct ProgramCommand {
   private var user: UInt32 { launch.user.uid ?? geteuid() }
 
   var nullDescriptor: Int32 { null?.raw ?? 0 }
-  var shownPath: String? { cache.executable.map { Printable.text($0.path) } }
+  /// Absolute, as far as that can be told.
+  var shownPath: String? {
+    guard let path = cache.executable.map({ Printable.text($0.path) }) else { return nil }
+    if path.hasPrefix("/") { return path }
+    guard let folder = launch.directory ?? (try? Files.readLink("/proc/self/cwd")) else {
+      return path
+    }
+    return folder + "/" + (path.hasPrefix("./") ? String(path.dropFirst(2)) : path)
+  }
 
   /// - Parameter output: nil: guardian's own.
   func descriptors(

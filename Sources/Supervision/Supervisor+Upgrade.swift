@@ -362,11 +362,14 @@ extension Supervisor {
     }
     tapOutput()
     let from = handover.text("version") ?? "?"
-    say(
-      "guardian \(guardianVersion) took over from \(from) in the same process: \(sentence)", .normal
-    )
+    let done =
+      "guardian \(guardianVersion) took over from \(from) in the same process, pid \(getpid()): "
+      + sentence
+    say(done, .normal)
     if let number = handover.descriptor("client"), let client = control?.resume(number) {
-      answer(client, ControlAnswer(status: controlStatus(), exit: 0))
+      var status = controlStatus()
+      status.sentence = done
+      answer(client, ControlAnswer(status: status, exit: 0))
     }
     // What ended meanwhile waits as a signal that is blocked; looking costs little.
     reap()

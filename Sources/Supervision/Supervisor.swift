@@ -590,8 +590,13 @@ package final class Supervisor {
         fields: fields))
     // Once is enough where both would end up in the journal.
     if sent && Journal.isStandardError { return }
-    say(
-      message, isFailure || announcement.report != nil || !asked ? .normal : .verbose, priority)
+    if case .giveUp = verdict.decision {
+      // An error, and the last thing that is said.
+      say(message, .quiet, priority)
+    } else {
+      say(
+        message, isFailure || announcement.report != nil || !asked ? .normal : .verbose, priority)
+    }
   }
 
   /// STATUS= for `systemctl status`, READY= once the program is ready for the first time.
@@ -656,7 +661,7 @@ package final class Supervisor {
       try Files.replace(
         path,
         with: StateFile.encode(
-          machine.history, running: running, farewell: farewell?.facts ?? []))
+          machine.history, running: running, farewell: farewell.facts))
       stateWarned = false
     } catch {
       if stateWarned { return }
@@ -665,11 +670,13 @@ package final class Supervisor {
     }
   }
 
-  /// Once it is known how guardian leaves: guardianctl tells it when nobody answers any more.
-  private var farewell: Farewell? {
-    guard let leave else { return nil }
+  /// What guardianctl tells when nobody answers any more. How guardian left is known at its end;
+  /// one that is killed says no more.
+  private var farewell: Farewell {
     var farewell = Farewell(.none)
     farewell.name = configuration.name
+    farewell.startAgain = startAgain
+    guard let leave else { return farewell }
     farewell.time = TimeText.rfc3339(WallTime.now())
     farewell.reason = machine.lastVerdict?.reason
     farewell.ending = machine.lastEnding?.words
@@ -678,9 +685,16 @@ package final class Supervisor {
     case .signal(let signal): farewell.exit = signal.name
     }
     farewell.report = lastReport?.text
-    farewell.startAgain = manager.startAgain ?? ShellWords.text(arguments)
     return farewell
   }
+
+  /// The command line that starts this guardian once more.
+  private lazy var startAgain: String =
+    manager.startAgain
+    ?? Farewell.startAgain(
+      arguments.map { Printable.text($0, limit: 1000) },
+      redaction: Redaction(extra: configuration.redact),
+      directory: try? Files.readLink("/proc/self/cwd"))
 
   // MARK: signals
 

@@ -124,23 +124,3 @@ struct Budget {
     return true
   }
 }
-
-/// A command line as a person may copy it into a shell.
-enum ShellWords {
-  static func text(_ words: [[UInt8]], limit: Int = 1000) -> String {
-    let text = words.map { bytes in
-      let word = Printable.text(bytes, limit: limit)
-      let isPlain =
-        !word.isEmpty
-        && word.utf8.allSatisfy {
-          (48...57).contains($0) || (65...90).contains($0) || (97...122).contains($0)
-            || "-_./:=,@+%".utf8.contains($0)
-        }
-      if isPlain { return word }
-      return "'"
-        + word.split(separator: "'", omittingEmptySubsequences: false).joined(separator: "'\\''")
-        + "'"
-    }.joined(separator: " ")
-    return text.utf8.count > limit ? String(text.prefix(limit)) + "…" : text
-  }
-}

@@ -10,7 +10,7 @@ enum Words {
     var who = "\(name) (life \(life.rawValue)"
     if let pid { who += ", pid \(pid)" }
     who += ")"
-    let after = uptime.map { " after " + duration($0) } ?? ""
+    let after = uptime.map { " after " + $0.words } ?? ""
     let why = hang.map { " (\($0))" } ?? ""
     switch ending.cause {
     case .detached:
@@ -42,7 +42,7 @@ enum Words {
     switch verdict.decision {
     case .restart where asked: "restarting as asked"
     case .restart(let delay):
-      delay == .zero ? "restarting at once" : "restarting in \(duration(delay))"
+      delay == .zero ? "restarting at once" : "restarting in \(delay.words)"
     case .stop: stopping ? "stopped as asked" : "not restarted"
     case .giveUp: "giving up: \(verdict.reason)"
     }
@@ -64,23 +64,6 @@ enum Words {
     }
   }
 
-  /// "2 h 5 min", "3.2 s", "40 ms".
-  static func duration(_ duration: Duration) -> String {
-    let milliseconds = Int64(duration.milliseconds)
-    if milliseconds < 1000 { return "\(milliseconds) ms" }
-    let seconds = milliseconds / 1000
-    if seconds < 60 {
-      let tenths = milliseconds % 1000 / 100
-      return tenths == 0 || seconds >= 10 ? "\(seconds) s" : "\(seconds).\(tenths) s"
-    }
-    func pair(_ big: Int64, _ bigUnit: String, _ small: Int64, _ smallUnit: String) -> String {
-      small == 0 ? "\(big) \(bigUnit)" : "\(big) \(bigUnit) \(small) \(smallUnit)"
-    }
-    if seconds < 3600 { return pair(seconds / 60, "min", seconds % 60, "s") }
-    if seconds < 86_400 { return pair(seconds / 3600, "h", seconds % 3600 / 60, "min") }
-    return pair(seconds / 86_400, "d", seconds % 86_400 / 3600, "h")
-  }
-
   private static func ended(_ machine: ServiceMachine, _ name: String, _ failures: String) -> String
   {
     guard let verdict = machine.lastVerdict, case .giveUp = verdict.decision,
@@ -93,8 +76,9 @@ enum Words {
 
   static func status(_ machine: ServiceMachine, name: String, pid: Int32?, at now: Now) -> String {
     let count = machine.history.failures.count
-    let cap = machine.policy.maxCrashes.map { " of \($0)" } ?? ""
-    let failures = count == 0 ? "no failures" : "failures: \(count)\(cap)"
+    let failures =
+      count == 0
+      ? "no failures" : "failures: \(FailureCount.words(count, of: machine.policy.maxCrashes))"
     let life = machine.history.lastLife.rawValue
     let who = "\(name) life \(life)" + (pid.map { ", pid \($0)" } ?? "")
     switch machine.state {
@@ -107,7 +91,7 @@ enum Words {
     case .clearing: return "\(name) life \(life) ended, \(failures)"
     case .waiting(let waiting):
       let left = max(waiting.until - now.monotonic, .zero)
-      return "\(name) life \(life + 1) starts in \(duration(left)), \(failures)"
+      return "\(name) life \(life + 1) starts in \(left.words), \(failures)"
     case .stopped: return "\(name) is stopped"
     case .leaving: return "\(ended(machine, name, failures)); waiting for reports"
     case .left: return ended(machine, name, failures)

@@ -6,8 +6,11 @@ import Reports
 
 enum ActionCommands {
   /// Waits until it is carried out.
+  /// - Parameter words: what was done, of the state that is answered; nil: that state's sentence.
   /// - Returns: what to leave with.
-  static func perform(_ conversation: Conversation, json: Bool) throws -> Int32 {
+  static func perform(
+    _ conversation: Conversation, json: Bool, words: ((ControlStatus) -> String)? = nil
+  ) throws -> Int32 {
     // A stop takes as long as the stop timeout says, which is not ours to know.
     guard let answer = try conversation.next(within: nil) else {
       throw ControlError(
@@ -18,9 +21,16 @@ enum ActionCommands {
     } else if let error = answer.error {
       Output.error(error)
     } else if let status = answer.status {
-      Output.print(SafeText.oneLine(status.sentence))
+      Output.print(SafeText.oneLine(words?(status) ?? status.sentence))
     }
     return answer.exit ?? 0
+  }
+
+  static func send(_ signal: Signal, _ conversation: Conversation, json: Bool) throws -> Int32 {
+    try perform(conversation, json: json) { status in
+      // The state may be that of a program which this signal is about to end.
+      "sent \(signal.name) to \(status.name)" + (status.pid.map { " (pid \($0))" } ?? "")
+    }
   }
 
   static func reload(_ conversation: Conversation, json: Bool) throws -> Int32 {
@@ -36,9 +46,11 @@ enum ActionCommands {
     }
     let applied = reload.applied.joined(separator: ", ")
     let pending = reload.pending.joined(separator: ", ")
-    Output.print(
-      SafeText.oneLine(
-        "\(reload.name): " + (applied.isEmpty ? "nothing new holds" : "\(applied): holds now")))
+    if !applied.isEmpty {
+      Output.print(SafeText.oneLine("\(reload.name): \(applied): holds now"))
+    } else if pending.isEmpty {
+      Output.print(SafeText.oneLine("\(reload.name): nothing in its configuration changed"))
+    }
     if !pending.isEmpty {
       Output.print(
         SafeText.oneLine("\(reload.name): \(pending): holds when guardian is started anew"))
@@ -67,7 +79,7 @@ enum ActionCommands {
         if json {
           Output.print(bytes: try JSONText.encode(line, layout: .compact) + [10])
         } else {
-          Output.print(SafeText.oneLine(line.text))
+          Output.print(SafeText.oneLine(SafeText.expandingTabs(line.text)))
         }
       }
       if !Output.flush() { throw ControlError("cannot write to standard output", status: 74) }

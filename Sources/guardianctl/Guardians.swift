@@ -3,6 +3,7 @@ import Control
 import FoundationEssentials
 import Glibc
 import Kernel
+import Policy
 import Reports
 import Settings
 
@@ -69,6 +70,8 @@ struct Guardians {
   let places: [GuardianPlace]
   /// The one that was asked for.
   let isNamed: Bool
+  /// Where state folders of the usual names lie, and those of the named one.
+  private let stateRoots: [String]
   private let stateFolders: [String]
 
   init(_ command: ControlCommand, operand: String?, environment: [String: String])
@@ -88,6 +91,7 @@ struct Guardians {
       states.append(system.state)
     }
     runtimes.append(Places.lastResort(uid: geteuid()))
+    stateRoots = states
     if let folder = command.runtimeDirectory {
       places = [
         GuardianPlace(name: name ?? SafeText.lastComponent(folder), folder: folder)
@@ -150,11 +154,22 @@ struct Guardians {
     return stateFolders.contains { unsafe stat($0, &status) == 0 }
   }
 
-  /// Of the named one, whose guardian does not run: how it left, as its state file tells.
+  static func unknown(_ name: String, lookedFor folders: [String]) -> ControlError {
+    ControlError(
+      "there is no guarded program '\(name)' (looked for "
+        + folders.map { "'\($0)'" }.joined(separator: ", ") + ")", status: 4)
+  }
+
+  private func unknown(_ place: GuardianPlace) -> ControlError {
+    Self.unknown(place.name, lookedFor: stateFolders.isEmpty ? [place.folder] : stateFolders)
+  }
+
+  /// Of one whose guardian does not run: how it left, as its state file tells, or that its program
+  /// outlived it.
   private func dead(_ place: GuardianPlace) -> ControlStatus {
     var status = ControlStatus(
       name: place.name, state: "dead", sentence: "\(place.name): no guardian runs")
-    for folder in stateFolders {
+    for folder in isNamed ? stateFolders : stateRoots.map({ $0 + "/" + place.name }) {
       guard let farewell = Farewell.read(stateDirectory: folder) else { continue }
       if let name = farewell.name { status.name = name }
       status.sentence = farewell.sentence(status.name)
@@ -165,13 +180,24 @@ struct Guardians {
       status.stateDirectory = folder
       break
     }
+    if let record = LifeRecord.read(in: place.folder), record.process != nil {
+      status.state = "unguarded"
+      status.sentence =
+        "\(status.name) life \(record.life), pid \(record.pid) runs without a guardian: it was killed, "
+        + "and nobody would restart the program"
+      status.life = record.life
+      status.pid = record.pid
+      status.started = TimeText.rfc3339(
+        WallTime(nanosecondsSince1970: UInt64(clamping: record.wall)))
+      status.uptime = max(0, (Clock.boot - .nanoseconds(record.sinceBoot)).nanoseconds / 1_000_000)
+    }
     return status
   }
 
   private func noGuardian(_ place: GuardianPlace) -> ControlError {
     let status = dead(place)
     var text = status.sentence
-    if status.lastReport != nil { text += "; its report: guardianctl -n \(place.name) show latest" }
+    if status.hasLastReport { text += "; its report: guardianctl -n \(place.name) show latest" }
     if let again = status.startAgain { text += "; start it again with: \(again)" }
     return ControlError(text, status: 3)
   }
@@ -185,8 +211,7 @@ struct Guardians {
       case .dead: throw noGuardian(place)
       case .missing:
         if wasThere { throw noGuardian(place) }
-        throw ControlError(
-          "there is no guarded program '\(place.name)' (looked in '\(place.folder)')", status: 4)
+        throw unknown(place)
       case .unreachable(let error):
         throw ControlError(Self.words(error, place), status: Self.status(error))
       }
@@ -242,7 +267,8 @@ struct Guardians {
         status.exit = Self.status(error)
         asked.append((place, nil, status))
       case .dead:
-        if isNamed { asked.append((place, nil, dead(place))) }
+        let status = dead(place)
+        if isNamed || status.state == "unguarded" { asked.append((place, nil, status)) }
       case .missing:
         if isNamed, wasThere { asked.append((place, nil, dead(place))) }
       }
@@ -261,6 +287,28 @@ struct Guardians {
       }
       return status
     }
+  }
+
+  /// The named one was never there.
+  var unknown: ControlError { unknown(places[0]) }
+
+  /// Those whose guardian gave up or was killed, the last one first.
+  /// - Parameter living: what `statuses` says: of these there is nothing to tell.
+  func failed(besides living: [ControlStatus]) -> [ControlStatus] {
+    if isNamed { return [] }
+    var seen = Set(living.map(\.name))
+    var failed: [ControlStatus] = []
+    for root in stateRoots {
+      for name in (try? Files.list(root)) ?? []
+      where ProgramName.isValid(name) && seen.insert(name).inserted {
+        guard let farewell = Farewell.read(stateDirectory: root + "/" + name),
+          farewell.way != .stopped
+        else { continue }
+        let status = dead(GuardianPlace(name: name, folder: ""))
+        if !seen.contains(status.name) || status.name == name { failed.append(status) }
+      }
+    }
+    return failed.sorted { ($0.lastEndingTime ?? "", $1.name) > ($1.lastEndingTime ?? "", $0.name) }
   }
 
   private static func user(_ number: UInt32?) -> String {

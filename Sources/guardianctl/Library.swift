@@ -41,20 +41,22 @@ struct Library {
   let reports: [StoredReport]
   /// Those that are being written, newest first.
   let unfinished: [StoredReport]
+  /// One program was asked for, or one folder.
+  let isNamed: Bool
   private let places: [String]
 
   init(_ command: ControlCommand, environment: [String: String]) throws(ControlError) {
     let directories = try Self.directories(command, environment)
-    let isNamed = command.stateDirectory != nil || command.name != nil
+    isNamed = command.stateDirectory != nil || command.name != nil
     var status = stat()
     let existing = directories.filter { unsafe stat($0, &status) == 0 }
     if existing.isEmpty, isNamed {
       let cause = errno
+      if command.stateDirectory == nil, let name = command.name {
+        throw Guardians.unknown(name, lookedFor: directories)
+      }
       throw ControlError(
-        directories.count == 1
-          ? "there is no state folder '\(directories[0])': \(SystemError.text(cause))"
-          : "there is no state folder of '\(command.name ?? "")': looked for "
-            + directories.map { "'\($0)'" }.joined(separator: ", "), status: 66)
+        "there is no state folder '\(directories[0])': \(SystemError.text(cause))", status: 66)
     }
     places = existing.isEmpty ? Self.roots(environment) : existing
     var found: [StoredReport] = []
@@ -119,7 +121,7 @@ struct Library {
   }
 
   /// This user's place, and the system's.
-  private static func roots(_ environment: [String: String]) -> [String] {
+  static func roots(_ environment: [String: String]) -> [String] {
     let own = Places(uid: geteuid(), environment: environment, canBeMade: StartCheck.canBeMade)
       .state
     let system = Places(uid: 0, environment: [:]).state
@@ -146,6 +148,19 @@ struct Library {
     result += running.compactMap(\.stateDirectory)
     var seen: Set<String> = []
     return result.filter { seen.insert($0).inserted }
+  }
+
+  /// The names of the programs that are or were guarded here, as far as may be seen.
+  static func programs(_ command: ControlCommand, _ environment: [String: String]) -> [String] {
+    var names = roots(environment).flatMap { (try? Files.list($0)) ?? [] }
+    var all = command
+    all.name = nil
+    if let guardians = try? Guardians(all, operand: nil, environment: environment) {
+      names += guardians.places.map(\.name)
+      // A folder that was named need not have the program's name.
+      if command.runtimeDirectory != nil { names += guardians.statuses().map(\.name) }
+    }
+    return Set(names.filter(ProgramName.isValid)).sorted()
   }
 
   /// "latest", nothing, or the beginning of an id that only one report has.

@@ -73,10 +73,9 @@ enum PlanCommand {
         case .stop: "not restarted"
         case .giveUp: "give up"
         }
-      let cap = row.verdict.maxCrashes.map { " of \($0)" } ?? ""
       lines.append([
         String(row.life.rawValue), row.start.words, row.end.words, row.ending.words,
-        "\(row.verdict.failures)\(cap)", then,
+        FailureCount.words(row.verdict.failures, of: row.verdict.maxCrashes), then,
       ])
     }
     Table.print(lines)

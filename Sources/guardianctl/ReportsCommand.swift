@@ -11,6 +11,8 @@ enum ReportsCommand {
     var kind: String?
     var summary: String
     var fingerprint: String?
+    /// Which of its group it is, and how many there are, also those that were deleted.
+    var number: Int?
     var count: Int?
     var folder: String
     var path: String
@@ -27,7 +29,8 @@ enum ReportsCommand {
         return Row(
           id: stored.id.text, program: stored.program, time: report.time,
           kind: report.kind.rawValue, summary: ReportText.headline(report),
-          fingerprint: report.fingerprint, count: index.group(report.fingerprint)?.count,
+          fingerprint: report.fingerprint, number: index.number(stored.id),
+          count: index.group(report.fingerprint)?.count,
           folder: stored.folder.rawValue, path: stored.path)
       } catch {
         return Row(
@@ -44,24 +47,21 @@ enum ReportsCommand {
       return
     }
     let short = library.shortIDs()
-    var table = [["ID", "TIME (UTC)", "KIND", "COUNT", "WHAT"]]
+    // Whose they are is known where one program was asked for.
+    let withProgram = !library.isNamed
+    var table = [
+      ["ID", "TIME (UTC)"] + (withProgram ? ["PROGRAM"] : []) + ["KIND", "GROUP", "WHAT"]
+    ]
     for (row, stored) in zip(rows, library.reports) {
       // To the second; the day first, as it sorts.
       let time = row.time.map { String($0.prefix(19).map { $0 == "T" ? " " : $0 }) } ?? "?"
-      table.append([
-        short[stored.id] ?? row.id, time, row.kind ?? "?", row.count.map(String.init) ?? "?",
-        row.summary,
-      ])
+      var group = "?"
+      if let number = row.number, let count = row.count { group = "\(number) of \(count)" }
+      table.append(
+        [short[stored.id] ?? row.id, time] + (withProgram ? [row.program] : [])
+          + [row.kind ?? "?", group, row.summary])
     }
-    let widths = (0..<4).map { column in table.map { $0[column].count }.max() ?? 0 }
-    for cells in table {
-      var line = ""
-      for column in 0..<4 {
-        line +=
-          cells[column] + String(repeating: " ", count: widths[column] - cells[column].count + 2)
-      }
-      Output.print(SafeText.oneLine(line + cells[4]))
-    }
+    Table.print(table)
   }
 
   static func show(_ library: Library, _ word: String?, json: Bool) throws {

@@ -1,6 +1,7 @@
 // `status` and `why`.
 import Control
 import Glibc
+import Kernel
 import Policy
 import Reports
 
@@ -8,24 +9,41 @@ enum StatusCommand {
   /// - Returns: what to leave with, as systemctl: 0 runs, 3 does not, 4 there is no such.
   static func status(_ guardians: Guardians, json: Bool) throws -> Int32 {
     let statuses = guardians.statuses()
-    if statuses.isEmpty {
-      if json { Output.print(bytes: try JSONText.encode(statuses)) }
-      if guardians.isNamed {
-        let place = guardians.places[0]
-        Output.error("there is no guarded program '\(place.name)' (looked in '\(place.folder)')")
-        return 4
+    let failed = guardians.failed(besides: statuses)
+    if statuses.isEmpty, guardians.isNamed {
+      if json {
+        Output.print(bytes: try JSONText.encode(statuses))
+        _ = Output.flush()
       }
-      Output.error("no guardian of this user runs")
-      return 3
+      throw guardians.unknown
     }
+    if statuses.isEmpty { Output.error("no guardian of this user runs") }
     if json {
-      Output.print(bytes: try JSONText.encode(statuses))
-    } else if guardians.isNamed || statuses.count == 1 {
-      show(statuses[0])
+      Output.print(bytes: try JSONText.encode(statuses + failed))
     } else {
-      list(statuses)
+      if guardians.isNamed || statuses.count == 1 {
+        show(statuses[0])
+      } else if !statuses.isEmpty {
+        list(statuses)
+      }
+      self.failed(failed, isAlone: statuses.isEmpty)
     }
+    if statuses.isEmpty { return 3 }
     return guardians.isNamed || statuses.count == 1 ? statuses[0].exitStatus : 0
+  }
+
+  /// Of as many as people read.
+  private static func failed(_ failed: [ControlStatus], isAlone: Bool) {
+    if failed.isEmpty { return }
+    if !isAlone { Output.print("") }
+    Output.print("Gave up or were killed; 'guardianctl status NAME' tells more:")
+    let shown = 20
+    Table.print(
+      [["NAME", "WHEN (UTC)", "LAST ENDING"]]
+        + failed.prefix(shown).map {
+          [$0.name, $0.lastEndingTime.map(second) ?? "-", $0.lastEnding ?? "guardian was killed"]
+        })
+    if failed.count > shown { Output.print("and \(failed.count - shown) more") }
   }
 
   private static func show(_ status: ControlStatus) {
@@ -41,9 +59,9 @@ enum StatusCommand {
     row(
       "Up",
       status.uptime.map {
-        time($0) + (status.started.map { ", since \(Self.second($0))" } ?? "")
+        time($0) + (status.started.map { ", since \(Self.second($0)) UTC" } ?? "")
       })
-    row("Memory", status.memoryBytes.map(size))
+    row("Memory", status.memoryBytes.map(TimeText.bytes))
     row("CPU", status.cpu.map(time))
     row("Says", status.programStatus)
     row("Health", status.health)
@@ -52,18 +70,22 @@ enum StatusCommand {
     row(
       "Last ending",
       status.lastEnding.map { ending in
-        ending + (status.lastEndingTime.map { ", " + Self.second($0) } ?? "")
+        ending + (status.lastEndingTime.map { ", " + Self.second($0) + " UTC" } ?? "")
       })
     row("Verdict", status.lastVerdict)
     row(
       "Last report",
-      status.lastReport.map {
+      (status.hasLastReport ? status.lastReport : nil).map {
         $0 + (status.state == "dead" ? " (guardianctl -n \(status.name) show latest)" : "")
       })
-    row("Start again", status.startAgain)
+    row(
+      "Start again",
+      status.startAgain.map {
+        $0 + ($0.contains(Redaction.mask) ? " (put in what is \(Redaction.mask))" : "")
+      })
     row("Next restart", status.nextRestart.map { "in " + time($0) })
     row("Handler", status.handler)
-    row("Command", status.command?.joined(separator: " "))
+    row("Command", status.command.map { ShellWords.text($0) })
     row("Guardian", status.guardianPID.map { "pid \($0)" })
     row("Reports in", status.stateDirectory.map { $0 + "/reports" })
     let width = rows.map(\.0.count).max() ?? 0
@@ -83,7 +105,7 @@ enum StatusCommand {
       row.append(status.life.map { String($0) } ?? "-")
       row.append(status.pid.map { String($0) } ?? "-")
       row.append(status.uptime.map { time($0) } ?? "-")
-      row.append(status.memoryBytes.map { size($0) } ?? "-")
+      row.append(status.memoryBytes.map { TimeText.bytes($0) } ?? "-")
       row.append(status.cpu.map { time($0) } ?? "-")
       row.append(status.restarts.map { String($0) } ?? "-")
       if withUser { row.append(status.user ?? "root") }
@@ -126,8 +148,9 @@ enum StatusCommand {
   }
 
   private static func failures(_ count: Int, _ max: Int?, _ window: Int64?) -> String {
-    (max.map { "\(count) of \($0)" } ?? "\(count)") + " that count"
-      + (window.map { " within \(time($0))" } ?? "")
+    let within = window.map { " within \(time($0))" } ?? ""
+    if let max, count > max { return "\(count)\(within), more than max-crashes (\(max))" }
+    return FailureCount.words(count, of: max) + " that count" + within
   }
 
   /// Of milliseconds.
@@ -135,15 +158,21 @@ enum StatusCommand {
     Duration.milliseconds(milliseconds).words
   }
 
-  /// "2026-11-30 06:50:04 UTC" of an RFC 3339 text.
+  /// "2026-11-30 06:50:04" of an RFC 3339 text.
   private static func second(_ text: String) -> String {
-    String(text.prefix(19).map { $0 == "T" ? " " : $0 }) + " UTC"
+    String(text.prefix(19).map { $0 == "T" ? " " : $0 })
   }
+}
 
-  private static func size(_ bytes: UInt64) -> String {
-    if bytes < 1 << 20 { return "\(bytes >> 10) KiB" }
-    let tenths = (bytes >> 10) * 10 >> 10
-    return tenths < 1000 ? "\(tenths / 10).\(tenths % 10) MiB" : "\(tenths / 10) MiB"
+extension ControlStatus {
+  /// Whether the report that is named is still there: it may be deleted since. One that cannot be
+  /// looked for is believed in.
+  var hasLastReport: Bool {
+    guard let lastReport else { return false }
+    guard let stateDirectory, let id = ReportID(lastReport) else { return true }
+    let store = ReportStore(directory: stateDirectory + "/reports")
+    if unsafe access(store.directory, X_OK) != 0 { return true }
+    return StoreFolder.allCases.contains { Files.exists(store.path($0, id)) }
   }
 }
 

@@ -10,6 +10,11 @@ let environment = ProcessInfo.processInfo.environment
 let command = ControlCommand.parse(
   arguments: CommandLine.arguments, environment: environment)
 
+/// Whether there is or was a guarded program of that name.
+func isProgram(_ word: String) -> Bool {
+  Library.programs(command, environment).contains(word)
+}
+
 /// What to leave with when nothing was thrown.
 func perform() throws -> Int32 {
   let json = command.json
@@ -33,7 +38,7 @@ func perform() throws -> Int32 {
   case "upgrade": return try ActionCommands.perform(talk(.upgrade), json: json)
   case "signal":
     let signal = try ActionCommands.signal(command.arguments[0])
-    return try ActionCommands.perform(talk(.signal(signal), 1), json: json)
+    return try ActionCommands.send(signal, talk(.signal(signal), 1), json: json)
   case "logs":
     try ActionCommands.logs(
       talk(.logs(follow: command.follow)), json: json, follow: command.follow)
@@ -41,16 +46,20 @@ func perform() throws -> Int32 {
   case "plan":
     try PlanCommand.run(
       command.arguments, simulate: command.simulate, environment: environment, json: json)
+  case ControlVerb.names.name:
+    for name in Library.programs(command, environment) { Output.print(name) }
   case "doctor": return try Doctor.run(command, environment: environment, json: json)
   default:
-    let command = command.takingName
+    let command = command.takingName(isProgram: isProgram)
     let library =
-      command.verb == "reports"
+      command.verb == "reports" || command.verb == "delete"
       ? try Library(command, environment: environment)
       : try Library.settled(command, environment: environment, word: command.arguments.first)
     switch command.verb {
     case "reports": try ReportsCommand.list(library, json: json)
     case "show": try ReportsCommand.show(library, command.arguments.first, json: json)
+    case "delete":
+      try DeleteCommand.run(library, command.arguments, all: command.all, json: json)
     case "debug": try DebugCommand.run(library, command.arguments)
     default: throw ControlError("'\(command.verb)' is not there yet", status: 69)
     }

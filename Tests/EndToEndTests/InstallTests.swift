@@ -42,7 +42,7 @@ struct InstallTests {
     let shown = try run([
       prefix + "/bin/guardianctl", "--state-directory", stage.path + "/state", "show", "latest",
     ])
-    #expect(shown.out.contains("info  orders  order 4711 accepted"), "\(shown.out)\(shown.err)")
+    #expect(shown.out.contains("info     orders  order 4711 accepted"), "\(shown.out)\(shown.err)")
     #expect(shown.out.contains("warning  orders  card of customer 7 declined"))
     #expect(shown.out.contains("tenant=blue"))
   }

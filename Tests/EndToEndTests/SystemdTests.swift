@@ -151,7 +151,7 @@ struct SystemdTests {
     #expect(step.systemd["NRestarts"] == "0")
     #expect(
       step.status.hasPrefix("doomed gave up: SIGSEGV")
-        && step.status.contains("4 failures within 10min"), "\(step.status)")
+        && step.status.contains("4 failures within 10 min"), "\(step.status)")
     #expect(
       step.text("status.json").contains("systemctl start guardian@doomed.service"),
       "\(step.text("status.json"))\(step.text("status.error"))")

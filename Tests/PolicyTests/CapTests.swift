@@ -96,8 +96,8 @@ import Testing
     #expect(driver.machine.history.departure == .gaveUp)
     #expect(
       verdict?.reason
-        == "2 failures within 10min, max-crashes is 1: life 1 SIGSEGV 1s ago, "
-        + "life 2 exit status 7 now")
+        == "2 failures within 10 min, more than max-crashes (1): SIGSEGV (life 1, 1 s ago), "
+        + "exit status 7 (life 2)")
     let last = driver.feed(.reportersDone)
     #expect(words(last) == "leave")
     #expect(leave(of: last) == .exit(7))

@@ -86,13 +86,43 @@ import Testing
 
 @Suite struct `Durations are written for people` {
   @Test(arguments: [
-    (Duration.zero, "0ms"), (.milliseconds(100), "100ms"), (.milliseconds(1600), "1.6s"),
-    (.seconds(2), "2s"), (.seconds(59), "59s"), (.seconds(60), "1min"),
-    (.seconds(123), "2min 3s"), (.seconds(3600), "1h"), (.seconds(18_600), "5h 10min"),
-    (.seconds(86_400 * 3 + 7200), "3d 2h"), (.seconds(-5), "-5s"),
+    (Duration.zero, "0 ms"), (.milliseconds(100), "100 ms"), (.milliseconds(1560), "1.6 s"),
+    (.seconds(2), "2 s"), (.seconds(59), "59 s"), (.milliseconds(59_960), "1 min"),
+    (.seconds(60), "1 min"), (.seconds(123), "2 min 3 s"), (.seconds(3600), "1 h"),
+    (.seconds(18_600), "5 h 10 min"), (.seconds(86_400 * 3 + 7200), "3 d 2 h"),
+    (.seconds(-5), "-5 s"),
   ])
   func `the two units that matter`(_ duration: Duration, _ text: String) {
     #expect(duration.words == text)
+  }
+}
+
+@Suite struct `Failures are counted for people` {
+  private func failures(_ words: [String]) -> [CrashHistory.Failure] {
+    words.enumerated().map {
+      .init(at: .seconds($0 * 10), life: Life(rawValue: UInt32($0 + 1)), words: $1)
+    }
+  }
+
+  @Test(arguments: [
+    (0, 10, "0 of 10"), (10, 10, "10 of 10"), (11, 10, "11, more than 10"), (7, nil, "7"),
+  ])
+  func `beside the cap`(_ count: Int, _ cap: Int?, _ text: String) {
+    #expect(FailureCount.words(count, of: cap) == text)
+  }
+
+  @Test func `and equal endings in a row are told once`() {
+    #expect(FailureCount.list([], at: .zero) == "")
+    #expect(
+      FailureCount.list(failures(["SIGSEGV", "SIGSEGV", "SIGSEGV"]), at: .seconds(20))
+        == "SIGSEGV ×3 (lives 1–3 in 20 s)")
+    #expect(
+      FailureCount.list(failures(["exit status 3", "SIGSEGV", "SIGSEGV", "OOM"]), at: .seconds(30))
+        == "exit status 3 (life 1, 30 s ago), SIGSEGV ×2 (lives 2–3 in 10 s), OOM (life 4)")
+    #expect(
+      FailureCount.list(
+        failures((1...20).map { $0.isMultiple(of: 2) ? "a" : "b" }), at: .seconds(190)
+      ).hasPrefix("14 earlier, b (life 15, 50 s ago), "))
   }
 }
 

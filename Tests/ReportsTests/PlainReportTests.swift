@@ -147,7 +147,7 @@ import Testing
     incident.stopTimeout = .seconds(3)
     #expect(
       PlainReport.make(from: incident).exception?.reason
-        == "killed by guardian: it did not stop within 3s of SIGTERM")
+        == "killed by guardian: it did not stop within 3 s of SIGTERM")
   }
 
   @Test func `a non-canonical address is found in its register`() {
@@ -205,7 +205,7 @@ import Testing
     incident.stderr = lines.map { .init(time: incident.time, bytes: Array($0.utf8), life: 3) }
     let report = PlainReport.make(from: incident)
     #expect(report.kind == .crash)
-    #expect(ReportText.headline(report) == "E in f at a.py:1, life 3 of api, up 2 h")
+    #expect(ReportText.headline(report) == "E: x, in f at a.py:1, life 3 of api, up 2 h")
   }
 
   @Test func `a fault that was survived is not blamed for a later exit`() {

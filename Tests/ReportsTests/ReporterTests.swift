@@ -281,6 +281,36 @@ import Testing
     #expect(missing.errors.contains("there is no report 'ffff' in"))
   }
 
+  @Test func `guardianctl deletes reports, which stay counted`() throws {
+    for number in 1...3 {
+      try incident(Samples.id(number), core: [])
+      #expect(try reporter(Samples.id(number)) == 0)
+    }
+    func counts() throws -> String {
+      try python(
+        "import json,sys; print([(r['number'], r['count']) for r in json.load(sys.stdin)])",
+        Array(try control(["reports", "--json"]).output.utf8))
+    }
+    #expect(try counts() == "[(3, 3), (2, 3), (1, 3)]\n")
+    #expect(try control(["reports"]).output.contains("  3 of 3  "))
+    let id = Samples.id(1).text
+    let one = try control(["delete", String(id.prefix(13))])
+    #expect(one.status == 0 && one.output == "deleted \(id)\n", "\(one)")
+    #expect(try counts() == "[(3, 3), (2, 3)]\n")
+    #expect(try store.reports().count == 2)
+
+    let nothing = try control(["delete"])
+    #expect(nothing.status == 64)
+    #expect(try control(["delete", "--all", "latest"]).status == 64)
+    #expect(try control(["delete", "ffff"]).status == 1)
+    try incident(Samples.id(5), core: [])
+    #expect(try control(["delete", Samples.id(5).text]).errors.contains("is not finished"))
+    #expect(try control(["delete", "--all"]).status == 0)
+    #expect(try store.reports().isEmpty)
+    #expect(try reporter(Samples.id(5)) == 0)
+    #expect(try counts() == "[(4, 4)]\n")
+  }
+
   @Test func `the latest is waited for while it is written`() throws {
     try incident(Samples.id(1))
     #expect(try reporter(Samples.id(1)) == 0)

@@ -40,6 +40,17 @@ private func parsed(
       try parsed(["debug", "latest", "--", "-ex", "bt"]).arguments == ["latest", "-ex", "bt"])
   }
 
+  @Test func `a word that may be an id is a name where a program has it`() throws {
+    for (word, isProgram, name) in [
+      ("cafe", true, "cafe" as String?), ("cafe", false, nil), ("api", false, "api"),
+      ("latest", true, nil), ("01a2-", false, nil),
+    ] {
+      let command = try parsed(["show", word]).takingName { $0 == word && isProgram }
+      #expect(command.name == name, "\(word)")
+      #expect(command.arguments == (name == nil ? [word] : []))
+    }
+  }
+
   @Test func `folders are made absolute and may come from variables`() throws {
     let command = try parsed(
       ["show", "--state-directory", "s"],

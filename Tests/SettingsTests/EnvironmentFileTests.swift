@@ -54,7 +54,7 @@ import Testing
     ("1A=1", ":1:1: a variable's name has letters, digits and _ only, and no blank before its '='"),
     (
       "export A=1",
-      ":1:7: a variable's name has letters, digits and _ only, and no blank before its '='"
+      ":1:1: 'export' is a shell's: leave it out, every variable here is the program's"
     ),
     ("A =1", ":1:2: a variable's name has letters, digits and _ only, and no blank before its '='"),
     ("A=1\nB='x", ":2:3: the value of 'B' has no closing quote"),

@@ -37,6 +37,20 @@ import Testing
     (["--on-give-up="], "option '--on-give-up': the value is empty; nothing was started"),
     (["--env", "A"], "option '--env': 'A' is not NAME=VALUE; nothing was started"),
     (
+      ["--env", "=x"],
+      "option '--env': there is no name before the '=': it must be NAME=VALUE; nothing was started"
+    ),
+    (
+      ["--crash-window", "5mins"],
+      "option '--crash-window': '5mins' is not a time such as 100ms, 10min or 1h 30min: 'mins' is "
+        + "none of us, ms, s, min, h, d, w; nothing was started"
+    ),
+    (
+      ["--log-bytes", "5mb"],
+      "option '--log-bytes': '5mb' is not a size such as 256MiB: 'mb' is none of B, kB, K, KiB, MB, "
+        + "M, MiB, GB, G, GiB, TB, T, TiB; nothing was started"
+    ),
+    (
       ["--restart-backoff", "nan"],
       "option '--restart-backoff': 'nan' is not a number from 1 to 100; nothing was started"
     ),
@@ -107,6 +121,17 @@ import Testing
     #expect(failed.status == 64)
   }
 
+  @Test func `a configuration file in the place of the command`() throws {
+    let folder = Folder()
+    let file = folder.file("api.toml", "")
+    let failed = try #require(failure([], command: [file]))
+    #expect(
+      failed.line
+        == "guardian: '\(file)' is not a program; did you mean '--config \(file)'? "
+        + "nothing was started")
+    #expect(failed.status == 64)
+  }
+
   @Test func `in a variable, status 78`() throws {
     let failed = try #require(failure(environment: ["GUARDIAN_MAX_CRASHES": "x"]))
     #expect(
@@ -136,7 +161,11 @@ import Testing
       "max-crashes = 1979-05-27",
       "1:15: key 'max-crashes': it must be an integer or a string, not a date or time"
     ),
-    ("handler = 'yes'", "1:11: key 'handler': it must be a boolean, not a string"),
+    (
+      "handler = 'yes'", "1:11: key 'handler': it must be a boolean, not a string: handler = true"
+    ),
+    ("handler = 'x'", "1:11: key 'handler': it must be a boolean, not a string"),
+    ("quiet = 0", "1:9: key 'quiet': it must be a boolean, not an integer: quiet = false"),
     ("restart = true", "1:11: key 'restart': it must be a string, not a boolean"),
     ("restart = ['no']", "1:11: key 'restart': it must be a string, not an array"),
     ("[restart]\na = 1", "1:1: key 'restart': it must be a string, not a table"),
@@ -166,7 +195,8 @@ import Testing
     ),
     (
       "stop-timeout = '1 fortnight'",
-      "1:16: key 'stop-timeout': '1 fortnight' is not a time such as 100ms, 10min or 1h 30min"
+      "1:16: key 'stop-timeout': '1 fortnight' is not a time such as 100ms, 10min or 1h 30min: "
+        + "'fortnight' is none of us, ms, s, min, h, d, w"
     ),
     ("'ä' = 1", "1:1: unknown key 'ä'"),
     ("a = [1,,2]", "1:8: it is not valid TOML: "),
@@ -207,6 +237,17 @@ import Testing
     #expect(
       failed.line.contains("it is not valid TOML: text needs quotes: \(right);"), "\(failed.line)")
     #expect(failed.line.contains(text.contains("\n") ? ":2:" : ":1:"))
+  }
+
+  @Test(arguments: [
+    ("quiet = yes", "quiet = true"), ("handler = off # x", "handler = false"),
+  ])
+  func `yes and no are told what they are in TOML`(text: String, right: String) throws {
+    let folder = Folder()
+    let failed = try #require(failure(["--config", folder.file("c.toml", text)]))
+    #expect(
+      failed.line.contains("it is not valid TOML: a boolean is true or false: \(right);"),
+      "\(failed.line)")
   }
 
   @Test func `the first mistake of a file is told first`() throws {

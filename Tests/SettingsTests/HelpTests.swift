@@ -21,7 +21,10 @@ private let keys = Option.available.filter { $0.sources.contains(.file) }
 @Suite struct `help` {
   @Test func `fits into 80 columns`() throws {
     for text in [try printed("--help"), try printed("--usage")] {
-      for line in text.split(separator: "\n") { #expect(line.count <= 80, "\(line)") }
+      for line in text.split(separator: "\n") {
+        #expect(line.count <= 80, "\(line)")
+        #expect(line.contains { $0 != " " }, "a line of blanks")
+      }
       #expect(text.hasPrefix("Usage: guardian ") && text.hasSuffix("\n"))
     }
   }
@@ -140,6 +143,27 @@ private let keys = Option.available.filter { $0.sources.contains(.file) }
     #expect(all.restartBackoff == defaults.restartBackoff)
   }
 
+  @Test func `a file says true and false, and the manual every unit and exit code`() throws {
+    let file = try printed("--print=man5")
+    #expect(!file.contains("yes|no") && !file.contains("Default: no."))
+    #expect(file.contains("\\fBquiet\\fR = \\fItrue|false\\fR"))
+    #expect(file.contains("Default: false."))
+    let man = try printed("--print=man")
+    for text in [
+      "m, min, minute, minutes\n", "B, kB, K, KiB, MB", "\\fImaps\\fR", "reserved for delivery",
+    ] {
+      #expect(man.contains(text), "\(text)")
+    }
+    let read = contents(root + "/README.md")
+    let control = try printed("--print=manctl")
+    for code in ["64", "71", "75", "78", "126", "127"] {
+      #expect(man.contains("\\fB\(code)\\fR") && read.contains(code), "\(code)")
+    }
+    for code in ["65", "66", "69", "71", "74", "76", "77", "78"] {
+      #expect(control.contains("\\fB\(code)\\fR") && read.contains(code), "\(code)")
+    }
+  }
+
   static let manDB = access("/usr/bin/man", X_OK) == 0
 
   @Test(.enabled(if: manDB, "man-db is not installed"), arguments: ["man", "man5", "manctl"])
@@ -165,7 +189,8 @@ private let keys = Option.available.filter { $0.sources.contains(.file) }
     func complete(_ program: String, _ words: [String]) -> [String] {
       let quoted = ([program] + words).map { "'\($0)'" }.joined(separator: " ")
       let script =
-        "set -e; . '\(file)'; COMP_WORDS=(\(quoted)); COMP_CWORD=\(words.count); "
+        "set -e; . '\(file)'; guardianctl() { [ $1 = completion-names ] && printf 'web\\nworker\\n'; }; "
+        + "COMP_WORDS=(\(quoted)); COMP_CWORD=\(words.count); "
         + "_\(program) || true; printf '%s\\n' \"${COMPREPLY[@]}\""
       let ran = run(["/bin/bash", "-c", script])
       #expect(ran.error == "")
@@ -174,13 +199,26 @@ private let keys = Option.available.filter { $0.sources.contains(.file) }
     #expect(complete("guardian", ["--max-c"]) == ["--max-crashes"])
     #expect(complete("guardian", ["--restart", "on-f"]) == ["on-failure"])
     #expect(complete("guardian", ["--restart", "=", "alw"]) == ["always"])
+    #expect(complete("guardian", ["--restart=on-f"]) == ["--restart=on-failure"])
+    #expect(complete("guardian", ["--max-crashes=inf"]) == ["--max-crashes=infinity"])
+    #expect(complete("guardian", ["--nice="]).isEmpty)
+    #expect(complete("guardian", ["--restart=no", "--max-c"]) == ["--max-crashes"])
     #expect(complete("guardian", ["-r", ""]).count == 7)
     #expect(complete("guardian", ["-m", "3", "--", "mkfif"]).contains("mkfifo"))
     #expect(complete("guardian", ["-m", "3", "mkfif"]).contains("mkfifo"))
     #expect(complete("guardian", ["--", "ls", "/usr/bi"]) == ["/usr/bin"])
     #expect(complete("guardian", ["ls", "--max-c"]).isEmpty)
     #expect(complete("guardianctl", ["sh"]) == ["show"])
-    #expect(complete("guardianctl", ["show", ""]) == ["latest"])
+    #expect(complete("guardianctl", ["status", ""]) == ["web", "worker"])
+    #expect(complete("guardianctl", ["-j", "stop", "wo"]) == ["worker"])
+    #expect(complete("guardianctl", ["-n", "we"]) == ["web"])
+    #expect(complete("guardianctl", ["--name=we"]) == ["--name=web"])
+    #expect(complete("guardianctl", ["status", "-n", ""]) == ["web", "worker"])
+    #expect(complete("guardianctl", ["stop", "web", ""]).isEmpty)
+    #expect(complete("guardianctl", ["signal", "HU"]) == ["HUP"])
+    #expect(complete("guardianctl", ["signal", "HUP", ""]) == ["web", "worker"])
+    #expect(complete("guardianctl", ["show", ""]) == ["web", "worker", "latest"])
+    #expect(complete("guardianctl", ["show", "web", ""]) == ["latest"])
     #expect(complete("guardianctl", ["--js"]) == ["--json"])
   }
 
@@ -200,8 +238,9 @@ private let keys = Option.available.filter { $0.sources.contains(.file) }
     let folder = Folder()
     let file = folder.file("guardian.fish", try printed("--print=completion-fish"))
     func complete(_ line: String) -> [String] {
+      let names = "function guardianctl; printf 'web\\nworker\\n'; end"
       let ran = run(
-        ["/usr/bin/fish", "--no-config", "-c", "source \(file); complete -C '\(line)'"],
+        ["/usr/bin/fish", "--no-config", "-c", "\(names); source \(file); complete -C '\(line)'"],
         environment: ["PATH=/usr/bin:/bin", "HOME=\(folder.path)"])
       #expect(ran.error == "")
       return ran.output.split(separator: "\n").map { String($0.prefix { $0 != "\t" }) }
@@ -212,6 +251,12 @@ private let keys = Option.available.filter { $0.sources.contains(.file) }
     #expect(complete("guardian --restart on-f") == ["on-failure"])
     #expect(complete("guardianctl sho") == ["show"])
     #expect(complete("guardianctl show la") == ["latest"])
+    #expect(complete("guardianctl status w") == ["web", "worker"])
+    #expect(complete("guardianctl -n web stop wo") == ["worker"])
+    #expect(complete("guardianctl -n we") == ["web"])
+    #expect(complete("guardianctl signal HU") == ["HUP"])
+    #expect(complete("guardianctl signal HUP wo") == ["worker"])
+    #expect(complete("guardian --restart=on-f") == ["--restart=on-failure"])
   }
 
   @Test func `the version is the one the build names`() throws {

@@ -83,6 +83,7 @@ import Testing
 
   @Test(arguments: [
     ("tcp:127.0.0.1:80", "tcp:127.0.0.1:80"), ("tcp:[::1]:8080", "tcp:[::1]:8080"),
+    ("tcp:localhost:80", "tcp:127.0.0.1:80"),
     ("tcp:0.0.0.0:65535", "tcp:0.0.0.0:65535"), ("unix:/run/x", "unix:/run/x"),
   ])
   func `a listening address`(text: String, shown: String) throws {
@@ -90,7 +91,8 @@ import Testing
   }
 
   @Test(arguments: [
-    "", "127.0.0.1:80", "tcp:80", "tcp::80", "tcp:localhost:80", "tcp:127.0.0.1", "tcp:127.0.0.1:",
+    "", "127.0.0.1:80", "tcp:80", "tcp::80", "tcp:[localhost]:80", "tcp:127.0.0.1",
+    "tcp:127.0.0.1:",
     "tcp:127.0.0.1:0", "tcp:127.0.0.1:65536", "tcp:127.0.0.1:+80", "tcp:::1:80", "tcp:[::1:80",
     "tcp:[::1]80", "tcp:[127.0.0.1]:80", "tcp:1.2.3:80", "unix:", "udp:127.0.0.1:80",
     "unix:/" + String(repeating: "x", count: 107),

@@ -229,6 +229,36 @@ private func ended(_ pids: [Int32]) throws {
     #expect(try second.stop() == .exited(143))
   }
 
+  @Test func `is said by guardianctl to run without a guardian, and what starts one again`() throws
+  {
+    let scratch = Scratch()
+    let command = [Root.fixture("spawn_probe"), "wait"]
+    let first = try Guardian(keep, command, in: scratch)
+    let pid = try first.programPID()
+    try orphan(first)
+    func control(_ verb: String) throws -> Process {
+      let process = try Process([
+        Root.path + "/.build/release/guardianctl", "--runtime-directory", first.runtime,
+        "--state-directory", first.state, verb,
+      ])
+      #expect(try process.wait() == .exited(3))
+      return process
+    }
+    let text = try control("status").outputText
+    #expect(text.hasPrefix("kept life 1, pid \(pid) runs without a guardian"), "\(text)")
+    for part in ["PID: \(pid)\n", "Start again: ", "--on-guardian-death keep --name kept -- "] {
+      #expect(text.contains(part), "\(part): \(text)")
+    }
+    let refused = try control("stop").errorText
+    #expect(
+      refused.contains("runs without a guardian") && refused.contains("start it again with: "))
+    let second = try Guardian(keep, command, in: scratch)
+    try eventually("the word") {
+      second.process.errorText.contains("took over kept") ? true : nil
+    }
+    #expect(try second.stop() == .exited(143))
+  }
+
   @Test func `is stopped with all it started, though its orphans went elsewhere`() throws {
     let scratch = Scratch()
     let file = scratch.path + "/pids"

@@ -87,7 +87,7 @@ private let lives = ["/bin/sh", "-c", "echo pid $$; exec sleep 1000"]
     let text = try guardian.control(["status"])
     #expect(text.left == .exited(0))
     #expect(text.output.hasPrefix("api life 1, pid \(pid) is running, no failures\n"))
-    for word in ["Memory: ", "CPU: ", "Up: ", "Restarts: 0\n", "0 of 10 that count within 10min"] {
+    for word in ["Memory: ", "CPU: ", "Up: ", "Restarts: 0\n", "0 of 10 that count within 10 min"] {
       #expect(text.output.contains(word), "\(word)")
     }
     let json = try guardian.statusNow
@@ -100,6 +100,9 @@ private let lives = ["/bin/sh", "-c", "echo pid $$; exec sleep 1000"]
     try eventually("the memory in use") {
       (try guardian.statusNow.member("memory_bytes").flatMap { Int($0) } ?? 0) >= 4096 ? true : nil
     }
+    let memory = try #require(
+      try guardian.control(["status"]).output.split(separator: "\n").first { $0.holds("Memory: ") })
+    #expect(!memory.holds(": 0"), "\(memory)")
   }
 
   @Test func `leaves with 4 for a name that never was, and with 3 where guardian is gone`() throws {
@@ -123,7 +126,8 @@ private let lives = ["/bin/sh", "-c", "echo pid $$; exec sleep 1000"]
     #expect(status.left == .exited(3))
     #expect(status.output.hasPrefix("api gave up at "), "\(status.output)")
     for part in [
-      " UTC, last exit status 3: 2 failures within 10min, max-crashes is 1: life 1 exit status 3",
+      " UTC, last exit status 3: 2 failures within 10 min, more than max-crashes (1): "
+        + "exit status 3 ×2 (lives 1–2 in ",
       "(guardianctl -n api show latest)", "Start again: ", "--max-crashes 1",
     ] {
       #expect(status.output.contains(part), "\(part): \(status.output)")
@@ -136,6 +140,62 @@ private let lives = ["/bin/sh", "-c", "echo pid $$; exec sleep 1000"]
     #expect(json.member("state") == "\"dead\"")
     #expect(json.member("last_ending") == "\"exit status 3\"")
     #expect(json.isSafeToShow)
+    // A report that was deleted is not named.
+    #expect(
+      try control(["--state-directory", guardian.state, "delete", "--all"]).left == .exited(0))
+    #expect(!(try guardian.control(words + ["status"]).output.contains("show latest")))
+  }
+
+  @Test func `starts it again from its folder where words are relative, and without secrets`()
+    throws
+  {
+    let scratch = Scratch()
+    try Files.replace(scratch.path + "/api.toml", with: [])
+    func again(_ words: String...) -> String {
+      Farewell.startAgain(words, redaction: Redaction(extra: ["HUSH"]), directory: scratch.path)
+    }
+    #expect(
+      again("/usr/bin/guardian", "-e", "DB_PASSWORD=x y", "-e", "HUSH=a", "--", "/bin/a b")
+        == "/usr/bin/guardian -e 'DB_PASSWORD=[redacted]' -e 'HUSH=[redacted]' -- '/bin/a b'")
+    #expect(again("guardian", "--", "server") == "guardian -- server")
+    #expect(again("/g", "-c", "api.toml") == "cd \(scratch.path) && /g -c api.toml")
+    #expect(again("/g", "--config=api.toml") == "cd \(scratch.path) && /g --config=api.toml")
+    #expect(again("./api.toml", "x").hasPrefix("cd "))
+  }
+
+  @Test func `lists those that gave up or were killed where no guardian runs`() throws {
+    let scratch = Scratch()
+    // Of a user who is not root, whose folders are the system's.
+    let nobody =
+      geteuid() == 0
+      ? ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"] : []
+    let name = "gave-up"
+    let state = scratch.path + "/state/guardian/" + name
+    try Files.makeDirectories(state, mode: 0o755)
+    var farewell = Farewell(.gaveUp)
+    farewell.name = name
+    farewell.ending = "SIGSEGV"
+    farewell.time = "2026-11-30T10:00:00.000000Z"
+    let facts = farewell.facts.map { "\($0.key) \($0.value)\n" }.joined()
+    try Files.replace(
+      state + "/state", with: Array("guardian.state/1\ndeparture gave-up\n\(facts)end\n".utf8))
+    if !nobody.isEmpty {
+      for path in ["", "/state", "/state/guardian", "/state/guardian/\(name)/state"] {
+        _ = chown(scratch.path + path, 65534, 65534)
+      }
+    }
+    let listed = try Outcome(
+      Process(
+        nobody + [guardianctl, "status"],
+        environment: [
+          "HOME=\(scratch.path)", "XDG_STATE_HOME=\(scratch.path)/state",
+          "XDG_RUNTIME_DIR=\(scratch.path)/run",
+        ]))
+    #expect(listed.left == .exited(3))
+    #expect(listed.errors.contains("no guardian of this user runs"))
+    #expect(listed.output.contains("Gave up or were killed"), "\(listed.output)\(listed.errors)")
+    let line = listed.output.split(separator: "\n").first { $0.hasPrefix(name) }
+    #expect(line?.contains("2026-11-30 10:00:00") == true && line?.hasSuffix("SIGSEGV") == true)
   }
 
   @Test(.enabled(if: geteuid() == 0))
@@ -318,7 +378,8 @@ private let lives = ["/bin/sh", "-c", "echo pid $$; exec sleep 1000"]
     try write("max-crashes = 5\n")
     let guardian = try Guardian(["--name", "api", "--config", file], lives)
     let pid = try guardian.programPID()
-    #expect(try guardian.control(["reload"]).output == "api: nothing new holds\n")
+    #expect(
+      try guardian.control(["reload"]).output == "api: nothing in its configuration changed\n")
     try write("max-crashes = 0\nreports-keep = 7\n")
     let outcome = try guardian.control(["reload"])
     #expect(outcome.left == .exited(0))
@@ -416,7 +477,7 @@ private let lives = ["/bin/sh", "-c", "echo pid $$; exec sleep 1000"]
       ["/bin/sh", "-c", "exit 7"])
     let outcome = try eventually("two failures") {
       let outcome = try guardian.control(["why"])
-      return outcome.output.contains("2 of 10 that count within 20min") ? outcome : nil
+      return outcome.output.contains("2 of 10 that count within 20 min") ? outcome : nil
     }
     #expect(outcome.left == .exited(0))
     #expect(outcome.output.contains("1     exit status 7  "))
@@ -433,8 +494,9 @@ private let lives = ["/bin/sh", "-c", "echo pid $$; exec sleep 1000"]
     #expect(outcome.left == .exited(0))
     let lines = outcome.output.split(separator: "\n", omittingEmptySubsequences: false)
     #expect(lines.first?.hasPrefix("LIFE  STARTS") == true)
-    #expect(lines.dropFirst().first?.contains("SIGSEGV  1 of 3    restart at once") == true)
-    #expect(outcome.output.contains("4 of 3    give up"))
+    #expect(lines.dropFirst().first?.contains("SIGSEGV  1 of 3          restart at once") == true)
+    #expect(outcome.output.contains("4, more than 3  give up"))
+    #expect(outcome.output.contains("more than max-crashes (3): SIGSEGV ×4 (lives 1–4 in "))
     #expect(outcome.output.hasSuffix("guardian would leave with 139\n"))
     let json = try control(["plan", "--simulate", "exit:3 x2", "--json", "--", "-m1", "/no/such"])
     #expect(json.member("exit") == "3")
@@ -465,8 +527,22 @@ private let lives = ["/bin/sh", "-c", "echo pid $$; exec sleep 1000"]
     #expect(try guardian.control(["show", "api"]).output.hasPrefix("exit 7, life "))
     #expect(try guardian.control(["show", "api", "latest"]).left == .exited(0))
     let unknown = try control(["reports", "there-never-was-such-a-one"])
-    #expect(unknown.left == .exited(66))
-    #expect(unknown.errors.contains("there is no state folder"))
+    #expect(unknown.left == .exited(4))
+    let same = try control(["status", "there-never-was-such-a-one"])
+    #expect(unknown.errors == same.errors)
+    #expect(unknown.errors.contains("there is no guarded program 'there-never-was-such-a-one'"))
+  }
+
+  @Test func `a program whose name looks like the beginning of an id is found by its name`() throws
+  {
+    let guardian = try Guardian(
+      ["--name", "cafe", "--restart-delay", "1h", "--restart-delay-max", "1h"],
+      ["/bin/sh", "-c", "exit 7"])
+    _ = try eventually("a final report") {
+      (try? Files.list(guardian.state + "/reports/new"))?.isEmpty == false ? true : nil
+    }
+    #expect(try guardian.control(["show", "cafe"]).output.hasPrefix("exit 7, life "))
+    #expect(try guardian.control(["completion-names"]).output.contains("cafe\n"))
   }
 }
 

@@ -42,7 +42,7 @@ import Testing
     try Files.makeFIFO(fifo, mode: 0o600)
     let reader = try FileDescriptor.open(fifo, O_RDONLY | O_NONBLOCK)
     let guardian = try Guardian(
-      ["--max-crashes", "0", "--quiet"], [probe, "numbers", "\(lines)"], in: scratch, errors: fifo)
+      ["--restart", "no", "--quiet"], [probe, "numbers", "\(lines)"], in: scratch, errors: fifo)
     // The pipe is full before anything is read: guardian has to wait for room, and go on.
     try eventually("a full pipe") {
       var there: Int32 = 0

@@ -217,7 +217,7 @@ func passes(_ time: Duration) {
     #expect(try guardian.run() == .exited(134))
     let report = try guardian.reportText()
     #expect(report.contains("\"kind\": \"hang\""))
-    #expect(report.contains("no heartbeat for 3s"))
+    #expect(report.contains("no heartbeat for 3 s"))
     #expect(report.contains("\"threads\": \"all\""))
   }
 
@@ -244,7 +244,7 @@ func passes(_ time: Duration) {
     let report = try guardian.reportText()
     #expect(report.contains("\"kind\": \"hang\""))
     #expect(report.contains("stop timeout"))
-    #expect(report.contains("still there 300ms after SIGTERM"))
+    #expect(report.contains("still there 300 ms after SIGTERM"))
     #expect(report.contains("\"SIGKILL\""))
     #expect(report.contains("\"threads\": \"all\""))
   }

@@ -34,6 +34,14 @@ import Testing
     #expect(gaps[1] >= 0.02 && gaps[2] >= 0.06 && gaps[3] >= 0.13)
   }
 
+  @Test func `says that it gives up, with the reason once, also when it is quiet`() throws {
+    let guardian = try Guardian(["--quiet", "--max-crashes", "0"], ["/bin/sh", "-c", "exit 3"])
+    #expect(try guardian.run() == .exited(3))
+    let text = guardian.process.errorText
+    #expect(text.contains("; giving up: no restart after a failure (max-crashes is 0)"), "\(text)")
+    #expect(text.split(separator: "\n").count == 1)
+  }
+
   @Test func `goes on counting after guardian was killed, and anew after it gave up`() throws {
     let scratch = Scratch()
     let options = ["--max-crashes", "2", "--restart-delay", "1h", "--restart-delay-max", "1h"]

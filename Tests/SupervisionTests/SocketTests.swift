@@ -203,7 +203,7 @@ func freePort() throws -> UInt16 {
         "--health-exec", "echo $$ >>\(scratch.path)/pids; echo waiting; sleep 1000 & sleep 1000",
         "--health-timeout", "200ms", "--health-retries", "1",
       ], [Root.fixture("spawn_probe"), "wait"])
-    #expect(report.contains("no end, its last words 'waiting', within 200ms"))
+    #expect(report.contains("no end, its last words 'waiting', within 200 ms"))
     let pid = Int32(try Files.readText(scratch.path + "/pids", limit: 64).dropLast()) ?? 0
     try eventually("the end of the probe's group") { kill(-pid, 0) != 0 ? true : nil }
   }
@@ -216,7 +216,7 @@ func freePort() throws -> UInt16 {
         "--listen", "tcp:127.0.0.1:\(port)", "--health-http", "http://127.0.0.1:\(port)/",
         "--health-timeout", "200ms", "--health-retries", "1",
       ], [Root.fixture("spawn_probe"), "wait"])
-    #expect(report.contains("no answer within 200ms"))
+    #expect(report.contains("no answer within 200 ms"))
   }
 
   @Test func `that fails in the start period does not count`() throws {
