@@ -67,6 +67,8 @@ final class RunningLife {
   var health: HealthMonitor?
   /// Why it was found to hang, for people.
   var hangWords: String?
+  /// When it was started there was no journal to write to.
+  var outputIsLost = false
   /// The limit for which the kernel killed it, in words.
   var limitWords: String?
 

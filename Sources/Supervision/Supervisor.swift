@@ -18,6 +18,8 @@ package final class Supervisor {
   private(set) var command: ProgramCommand
   let loop: EventLoop
   let sink: OutputSink
+  /// nil: neither of guardian's own streams is the journal's.
+  let inheritedJournal: InheritedJournal?
   let streams: StandardStreams
   let instance: Instance
   let toolbox: Toolbox
@@ -97,6 +99,9 @@ package final class Supervisor {
   private var armed: Duration?
   var treeTimer: EventLoop.Timer?
   private var statusTimer: EventLoop.Timer?
+  /// On CLOCK_BOOTTIME, as the window is: the status counts one failure less.
+  private var forgetTimer: EventLoop.Timer?
+  private var forgetAt: Duration?
   private var statusSent: Duration = .zero
   private var lastBase = ""
   private var notifyTimer: EventLoop.Timer?
@@ -156,6 +161,7 @@ package final class Supervisor {
       sockets.removeFiles()
       throw .system(error)
     }
+    inheritedJournal = InheritedJournal(identifier: configuration.name)
     toolbox = Toolbox.find()
     command = ProgramCommand(configuration, arguments: arguments, environment: environment)
     streams = StandardStreams(configuration, own: sink)
@@ -203,6 +209,10 @@ package final class Supervisor {
       }
       if unfinished != nil { crashedLastRun = true }
     }
+    if let inheritedJournal {
+      sink.reconnect = { inheritedJournal.newStandardError() }
+      sink.onReturn = { [unowned self] count in journalIsBack(lost: count) }
+    }
     if let warning { say(warning, .normal) }
     if let warning = sockets.warning { say(warning, .normal) }
     if configuration.name != wanted.name {
@@ -235,6 +245,8 @@ package final class Supervisor {
       }
       try loop.run()
     } catch { throw .system(error) }
+    // While guardian still has a place in the tree of control groups.
+    journal.waitUntilRead(within: Limit.journalPatience)
     control?.close()
     metricsFile?.write(metrics(isUp: false))
     streams.finish(within: .milliseconds(500))
@@ -256,6 +268,10 @@ package final class Supervisor {
       settle()
     }
     statusTimer = try loop.timer(CLOCK_MONOTONIC) { [unowned self] in settle() }
+    forgetTimer = try loop.timer(CLOCK_BOOTTIME) { [unowned self] in
+      forgetAt = nil
+      settle()
+    }
     notifyTimer = try loop.timer(CLOCK_MONOTONIC) { [unowned self] in
       life?.notify?.isEnabled = true
     }
@@ -437,6 +453,19 @@ package final class Supervisor {
     sink.write(prefix + "guardian: " + text + "\n")
   }
 
+  /// The first line of a new stream.
+  private func journalIsBack(lost count: UInt64) -> String {
+    var text =
+      "<\(LOG_WARNING)>guardian: the journal is back: \(count) bytes of guardian's and the program's "
+      + "words were lost"
+    if let life, life.outputIsLost {
+      text +=
+        "; life \(life.number.rawValue) was started meanwhile: its standard output goes nowhere until "
+        + "\(configuration.name) is restarted"
+    }
+    return text + "\n"
+  }
+
   /// The reports and messages that are owed, the reports first: a message names its report.
   private func pay() {
     while !owedReports.isEmpty {
@@ -509,7 +538,13 @@ package final class Supervisor {
   /// STATUS= for `systemctl status`, READY= once the program is ready for the first time.
   private func tellManager() {
     if !manager.isPresent { return }
-    let base = Words.status(machine, name: configuration.name, pid: life?.pid, at: now())
+    let now = now()
+    let base = Words.status(machine, name: configuration.name, pid: life?.pid, at: now)
+    let next = machine.nextForgotten(at: now.boot)
+    if next != forgetAt {
+      forgetAt = next
+      if let next { forgetTimer?.set(at: next) } else { forgetTimer?.disarm() }
+    }
     var status = base
     if let said = life?.statusText { status += ": " + said }
     if !toldReady, case .running = machine.state {
@@ -565,10 +600,8 @@ package final class Supervisor {
         command: configuration.command)
     }
     do {
-      try Files.replace(
-        path,
-        with: StateFile.encode(
-          machine.history, running: running, farewell: farewell?.facts ?? []))
+      try StateFile.save(
+        machine.history, running: running, farewell: farewell?.facts ?? [], to: path)
       stateWarned = false
     } catch {
       if stateWarned { return }

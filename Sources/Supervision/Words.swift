@@ -91,7 +91,7 @@ enum Words {
   }
 
   static func status(_ machine: ServiceMachine, name: String, pid: Int32?, at now: Now) -> String {
-    let count = machine.history.failures.count
+    let count = machine.failures(at: now.boot).count
     let cap = machine.policy.maxCrashes.map { " of \($0)" } ?? ""
     let failures = count == 0 ? "no failures" : "failures: \(count)\(cap)"
     let life = machine.history.lastLife.rawValue
