@@ -344,7 +344,8 @@ extension Option {
       details: """
         For the node exporter's textfile collector: give it a name that ends in .prom in the \
         collector's folder. The file is replaced in one step, at each change and every 15 \
-        seconds, and says guardian_up 0 when guardian has left.
+        seconds, and says guardian_up 0 when guardian has left. One that was killed cannot say so: \
+        its file grows older (node_textfile_mtime_seconds).
         """),
   ]
 }

@@ -96,6 +96,13 @@ final class OutputSink: ProgramSink {
     return true
   }
 
+  /// The other side is known to be back.
+  func reconnectNow() {
+    if !isGone { return }
+    nextAttempt = .zero
+    _ = takeNew()
+  }
+
   /// false: the rest can be written to a new connection.
   private func loses(_ count: Int, because cause: Int32) -> Bool {
     guard reconnect != nil, [EPIPE, ECONNRESET, ENOTCONN].contains(cause) else {

@@ -45,6 +45,7 @@ extension Supervisor {
     var output = streams.outputIsNull ? command.nullDescriptor : channel.output?.childDescriptor
     var error = streams.errorIsDirect ? nil : channel.errors.childDescriptor
     var outputIsLost = false
+    let journalBefore = inheritedJournal?.variable
     if let inheritedJournal {
       // A journal that was stopped and started anew knows nothing of the old streams, and a program
       // that writes to one dies of it.
@@ -89,6 +90,7 @@ extension Supervisor {
       later { [unowned self] in
         channel.beginOutputs()
         watch(life)
+        if inheritedJournal?.variable != journalBefore { sink.reconnectNow() }
         if terminal != nil { watchKeys(life) }
         record(life)
         if let error = channel.noRing, !channel.folder.isEmpty {

@@ -130,13 +130,17 @@ package final class Supervisor {
     self.arguments = arguments
     self.environment = environment
     guardian_close_on_exec_from(3)
-    sockets = ListeningSockets(inherited: Environment(environment))
+    sockets = ListeningSockets(
+      inherited: Environment(environment), takesStored: handover == nil)
     SignalPlan.blockAll()
     Priority.raise()
     do {
       loop = try EventLoop()
     } catch { throw .system(error) }
     kept = DescriptorStore(loop: loop)
+    for (passed, watches) in sockets.stored {
+      _ = kept.keep(passed.descriptor, name: passed.name, watches: watches)
+    }
     sink = OutputSink(2, loop: loop)
     if wanted.onGuardianDeath == .keep, let obstacle = Keeping.obstacle() {
       throw SupervisorError.impossible("on-guardian-death=keep: \(obstacle): nothing was started")
@@ -177,6 +181,10 @@ package final class Supervisor {
     var warning: String?
     var contents: StateFile.Contents?
     do {
+      // The system's folder above holds the names of all: also of units with a User= of their own.
+      if configuration.givenStateDirectory == nil, geteuid() == 0 {
+        try Files.makeDirectories(configuration.places.state, mode: 0o755)
+      }
       try Files.makeDirectories(configuration.stateDirectory, mode: 0o700)
       try Files.checkOwner(configuration.stateDirectory)
       try store.checkOwners()

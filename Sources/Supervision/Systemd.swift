@@ -9,13 +9,36 @@ struct ServiceManager {
   /// Removed from our own environment by nobody: sd_notify(3) reads NOTIFY_SOCKET each time.
   let isPresent: Bool
 
-  init() { isPresent = unsafe getenv("NOTIFY_SOCKET") != nil }
+  /// FDSTORE says how many descriptors the manager keeps: since systemd 254 it says so by itself.
+  private let storesDescriptors: Bool
+
+  init() {
+    isPresent = unsafe getenv("NOTIFY_SOCKET") != nil
+    let room = unsafe getenv("FDSTORE").flatMap { Int(unsafe String(cString: $0)) } ?? 0
+    storesDescriptors = isPresent && room > 0
+  }
 
   func ready(status: String) { say("READY=1\nSTATUS=" + status) }
   func status(_ text: String) { say("STATUS=" + text) }
   func stopping(status: String) { say("STOPPING=1\nSTATUS=" + status) }
   /// - Parameter monotonic: microseconds on CLOCK_MONOTONIC.
   func reloading(_ monotonic: UInt64) { say("RELOADING=1\nMONOTONIC_USEC=\(monotonic)") }
+  /// Keeps a descriptor over guardian's own death, where the unit has room for it
+  /// (FileDescriptorStoreMax=; systemd would warn of each otherwise).
+  func store(_ descriptor: Int32, name: String, watches: Bool) {
+    guard storesDescriptors, let stored = StoredName.make(name, watches: watches) else { return }
+    var number = descriptor
+    _ = unsafe sd_pid_notify_with_fds(
+      0, 0, "FDSTORE=1\nFDNAME=\(stored)" + (watches ? "" : "\nFDPOLL=0"), &number, 1)
+  }
+  func dropStored(_ name: String) {
+    if !storesDescriptors { return }
+    for watches in [true, false] {
+      if let stored = StoredName.make(name, watches: watches) {
+        say("FDSTOREREMOVE=1\nFDNAME=" + stored)
+      }
+    }
+  }
   func extendTimeout(_ duration: Duration) {
     say("EXTEND_TIMEOUT_USEC=\(duration.milliseconds * 1000)")
   }
@@ -33,10 +56,10 @@ struct ServiceManager {
 }
 
 /// The service that guardian runs in, by its place in the tree of control groups.
-struct OwnUnit {
-  let name: String
+package struct OwnUnit {
+  package let name: String
   /// Of a user's own manager.
-  let isUsers: Bool
+  package let isUsers: Bool
 
   /// nil: it runs in none. Asked once: guardian stays where it was put.
   static let found: OwnUnit? = {
@@ -45,7 +68,7 @@ struct OwnUnit {
   }()
 
   /// - Parameter cgroups: /proc/PID/cgroup.
-  init?(cgroups: String) {
+  package init?(cgroups: String) {
     for line in cgroups.split(separator: "\n")
     where line.hasPrefix("0::") || line.contains(":name=systemd:") {
       let parts = line.split(separator: "/")
@@ -69,9 +92,9 @@ struct OwnUnit {
 }
 
 /// What one entry says; the keys are part of guardian's interface.
-struct JournalEntry {
+package struct JournalEntry {
   /// Stable: the catalog explains them, and people search for them.
-  enum Event: String {
+  package enum Event: String {
     case restarted = "7270223273964df0a73f220a739c3dfe"
     case gaveUp = "bf1fb90b69374ed2b120194a15f355a3"
     case ended = "0ab173f2825447cba3981d40f738835e"
@@ -85,9 +108,20 @@ struct JournalEntry {
   let priority: Int32
   let message: String
   var fields: [(name: String, value: String)] = []
+
+  package init(
+    event: Event, name: String, priority: Int32, message: String,
+    fields: [(name: String, value: String)] = []
+  ) {
+    self.event = event
+    self.name = name
+    self.priority = priority
+    self.message = message
+    self.fields = fields
+  }
 }
 
-final class Journal {
+package final class Journal {
   private static let socket = "/run/systemd/journal/socket"
   /// On which the last entry was sent; nil: none was.
   private var last: SharedDescriptor?
@@ -121,7 +155,7 @@ final class Journal {
 
   /// As the journal's native protocol has it: NAME=value on a line, or for a value of several lines
   /// the name, its size as 64 bits (little endian), and the bytes.
-  static func encode(_ entry: JournalEntry, unit: OwnUnit?) -> [UInt8] {
+  package static func encode(_ entry: JournalEntry, unit: OwnUnit?) -> [UInt8] {
     var fields = [
       ("MESSAGE", entry.message), ("MESSAGE_ID", entry.event.rawValue),
       ("PRIORITY", "\(entry.priority)"), ("SYSLOG_IDENTIFIER", entry.name),
