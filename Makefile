@@ -139,7 +139,7 @@ install: ## into $(DESTDIR)$(PREFIX): programs, guardian.h, unit, catalog, man p
 	  [ -e $(RELEASE)/$$f ] || { $(MAKE) -f $(ROOT)/Makefile build; break; }; done
 	@to=$(DESTDIR)$(PREFIX); \
 	$(INSTALL) -d -m 0755 $$to/bin $$to/lib/guardian $$to/libexec/guardian $$to/include \
-	  $$to/lib/systemd/system $$to/lib/systemd/catalog $$to/share/doc/guardian; \
+	  $$to/lib/systemd/system $$to/lib/systemd/user $$to/lib/systemd/catalog $$to/share/doc/guardian; \
 	$(INSTALL) -m 0755 $(RELEASE)/guardian $(RELEASE)/guardianctl $$to/bin; \
 	$(INSTALL) -m 0755 $(RELEASE)/guardian-capture $(RELEASE)/guardian-reporter $(RELEASE)/guardian-sweep \
 	  $$to/libexec/guardian; \
@@ -150,6 +150,8 @@ install: ## into $(DESTDIR)$(PREFIX): programs, guardian.h, unit, catalog, man p
 	  | $(INSTALL) -m 0644 /dev/stdin $$to/lib/pkgconfig/guardian.pc; \
 	sed 's,/usr/bin/guardian,$(PREFIX)/bin/guardian,' '$(ROOT)/Units/guardian@.service' \
 	  | $(INSTALL) -m 0644 /dev/stdin $$to/lib/systemd/system/guardian@.service; \
+	sed 's,/usr/bin/guardian,$(PREFIX)/bin/guardian,' '$(ROOT)/Units/user/guardian@.service' \
+	  | $(INSTALL) -m 0644 /dev/stdin $$to/lib/systemd/user/guardian@.service; \
 	for f in $(ROOT)/Units/*.catalog; do \
 	  [ ! -e $$f ] || $(INSTALL) -m 0644 $$f $$to/lib/systemd/catalog; done; \
 	$(INSTALL) -m 0644 $(ROOT)/Units/*.conf $$to/share/doc/guardian; \

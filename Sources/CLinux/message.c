@@ -1,8 +1,10 @@
 #include "CLinux.h"
 
+#include <linux/sockios.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/time.h>
@@ -154,6 +156,20 @@ int guardian_connect_datagram(const char *path) {
   return number;
 }
 
+bool guardian_send_parts(int socket, const struct iovec *parts, size_t count) {
+  struct msghdr message = {.msg_iov = (struct iovec *)parts, .msg_iovlen = count};
+  ssize_t sent;
+  do
+    sent = sendmsg(socket, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+  while (sent < 0 && errno == EINTR);
+  return sent >= 0;
+}
+
+bool guardian_is_unread(int socket) {
+  int waiting = 0;
+  return ioctl(socket, SIOCOUTQ, &waiting) == 0 && waiting > 0;
+}
+
 int guardian_packet_pair(int ends[2]) {
   return socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends);
 }
@@ -197,6 +213,16 @@ bool guardian_accepts_stream(const char *path) {
   close(number);
   errno = error;
   return accepted;
+}
+
+bool guardian_peer_is(int socket, const char *path) {
+  struct sockaddr_un address = {.sun_family = AF_UNSPEC};
+  socklen_t size = sizeof address;
+  if (getpeername(socket, (struct sockaddr *)&address, &size) != 0 || address.sun_family != AF_UNIX ||
+      size <= offsetof(struct sockaddr_un, sun_path))
+    return false;
+  size_t length = strnlen(address.sun_path, size - offsetof(struct sockaddr_un, sun_path));
+  return length == strlen(path) && memcmp(address.sun_path, path, length) == 0;
 }
 
 int guardian_accept(int socket) { return accept4(socket, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK); }

@@ -42,8 +42,8 @@ package struct Farewell: Hashable, Sendable {
 
   /// nil: there is no state file, or none that may be read.
   package static func read(stateDirectory: String) -> Farewell? {
-    guard let text = try? Files.readText(stateDirectory + "/state", limit: 4 << 20),
-      text.hasPrefix("guardian.state/"), text.hasSuffix("\nend\n")
+    guard let bytes = try? Files.read(stateDirectory + "/state", limit: 4 << 20),
+      let text = SealedText.open(bytes), text.hasPrefix("guardian.state/")
     else { return nil }
     var farewell = Farewell(.none)
     for line in text.split(separator: "\n") {

@@ -243,9 +243,21 @@ package enum Files {
       try file.writeAll(bytes)
       if durable { try file.synchronize() }
     } catch {
+      remove(draft)
       throw SystemError("write", path, errno: error.errno)
     }
     try rename(draft, to: path)
+  }
+
+  /// Writes over the beginning of a file that is there and at least as long: what it takes on the disk
+  /// stays the same. Not one step: a reader, or a power loss, may find it half done.
+  package static func overwrite(_ path: String, with bytes: [UInt8]) throws(SystemError) {
+    do {
+      let file = try FileDescriptor.open(path, O_WRONLY | O_NOFOLLOW)
+      try file.write(bytes, at: 0)
+    } catch {
+      throw SystemError("write", path, errno: error.errno)
+    }
   }
 
   package static func rename(_ from: String, to: String) throws(SystemError) {

@@ -23,7 +23,11 @@ package struct SystemError: Error, Hashable, Sendable, CustomStringConvertible {
   /// The C library's words for an error number.
   package static func text(_ errno: Int32) -> String {
     // guardian has one thread: strerror's static buffer is enough.
-    unsafe String(cString: strerror(errno))
+    let words = unsafe String(cString: strerror(errno))
+    guard errno == EMFILE else { return words }
+    var limit = rlimit()
+    _ = unsafe getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
+    return "\(words) (the limit nofile, LimitNOFILE= of a unit, is \(limit.rlim_cur))"
   }
 }
 

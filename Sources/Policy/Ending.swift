@@ -49,7 +49,7 @@ extension Ending {
       switch status {
       case .exited(let code): "exit status \(code)"
       case .signaled(let signal, let dumped): signal.name + (dumped ? " (core dumped)" : "")
-      case .execFailed(let errno): "exec failed (errno \(errno))"
+      case .execFailed(let errno): "start failed (\(Self.words(errno)))"
       case .unknown: "ended, nobody knows how"
       }
     return switch cause {
@@ -62,6 +62,28 @@ extension Ending {
     case .detached: "it detached: run it in the foreground"
     case .machineDown: "the machine went down"
     case .guardianDied: "guardian was killed, and the program with it"
+    }
+  }
+
+  /// Of the errors that a start runs into; the message of the failed step says more.
+  private static func words(_ errno: Int32) -> String {
+    switch errno {
+    case 1: "operation not permitted"
+    case 2: "no such file"
+    case 7: "argument list too long"
+    case 8: "no format that can be executed"
+    case 11: "too many processes"
+    case 12: "out of memory"
+    case 13: "permission denied"
+    case 20: "not a folder"
+    case 22: "invalid argument"
+    case 23, 24: "too many open files"
+    case 26: "the file is being written to"
+    case 28: "no space left"
+    case 30: "read-only file system"
+    case 40: "too many links"
+    case 97: "no sockets of this kind, see RestrictAddressFamilies= of the unit"
+    default: "errno \(errno)"
     }
   }
 

@@ -261,11 +261,22 @@ package struct Configuration: Hashable, Sendable {
       + (unit.map { " (as the unit guardian@\($0))" } ?? "") + "; it would start \(shown)\n"
   }
 
+  /// What is right and may still not be what was meant, for --check.
+  package var remarks: [String] {
+    guard let instance, nameIsGiven, name != instance else { return [] }
+    return [
+      "the name is \(quoted(name)), but the unit guardian@\(instance) gives its own, "
+        + "\(quoted(instance)): leave name out of the file"
+    ]
+  }
+
   /// The unit of this file gives its name; nil: a name is given, or no unit reads this file.
-  private var nameOfUnit: String? {
+  private var nameOfUnit: String? { nameIsGiven ? nil : instance }
+
+  /// NAME of the unit guardian@NAME.service, which reads this file; nil: none does.
+  package var instance: String? {
     let (start, end) = ("/etc/guardian/", ".toml")
-    guard !nameIsGiven, let path = configurationFile, path.hasPrefix(start), path.hasSuffix(end)
-    else { return nil }
+    guard let path = configurationFile, path.hasPrefix(start), path.hasSuffix(end) else { return nil }
     let stem = String(path.dropFirst(start.count).dropLast(end.count))
     return ProgramName.isValid(stem) ? stem : nil
   }

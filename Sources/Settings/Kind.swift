@@ -40,6 +40,8 @@ struct Kind<Value: Sendable>: Sendable {
   /// TOML types that are taken; the first is the usual one.
   let toml: [TomlType]
   var completion = Completion.none
+  /// A value for the example file, where there is no default.
+  var example = ""
   let parse: @Sendable (String) throws(BadValue) -> Value
   /// The text that `parse` reads as the same value.
   let format: @Sendable (Value) -> String
@@ -53,7 +55,7 @@ extension Kind {
     return Kind<Value?>(
       argument: argument, notation: notation + ", or \"\(word)\"\(meaning)",
       toml: toml.contains(.string) ? toml : toml + [.string],
-      completion: completion == .none ? .words(words) : completion,
+      completion: completion == .none ? .words(words) : completion, example: example,
       parse: { text throws(BadValue) in text == word ? nil : try parse(text) },
       format: { $0.map(format) ?? word })
   }
@@ -61,8 +63,15 @@ extension Kind {
   /// Unset until somebody sets it.
   var optional: Kind<Value?> {
     Kind<Value?>(
-      argument: argument, notation: notation, toml: toml, completion: completion,
+      argument: argument, notation: notation, toml: toml, completion: completion, example: example,
       parse: { text throws(BadValue) in try parse(text) }, format: { $0.map(format) ?? "" })
+  }
+
+  /// The same, with another value in the example file.
+  func example(_ text: String) -> Kind {
+    var other = self
+    other.example = text
+    return other
   }
 }
 
@@ -74,15 +83,15 @@ extension Kind<String> {
   }
 
   static let file = Kind(
-    argument: "FILE", notation: "a path", toml: [.string], completion: .file, parse: notEmpty,
-    format: { $0 })
+    argument: "FILE", notation: "a path", toml: [.string], completion: .file,
+    example: "/path/to/file", parse: notEmpty, format: { $0 })
 
   static let directory = Kind(
-    argument: "DIR", notation: "a path", toml: [.string], completion: .directory,
+    argument: "DIR", notation: "a path", toml: [.string], completion: .directory, example: "/",
     parse: notEmpty, format: { $0 })
 
   static let programName = Kind(
-    argument: "NAME", notation: ProgramName.notation, toml: [.string],
+    argument: "NAME", notation: ProgramName.notation, toml: [.string], example: "api",
     parse: { text throws(BadValue) in
       guard ProgramName.isValid(text) else {
         throw BadValue("\(quoted(text)) is not a valid name: \(ProgramName.rule)")
@@ -92,11 +101,11 @@ extension Kind<String> {
 
   static let user = Kind(
     argument: "USER", notation: "a user's name or number", toml: [.string, .integer],
-    completion: .user, parse: notEmpty, format: { $0 })
+    completion: .user, example: "nobody", parse: notEmpty, format: { $0 })
 
   static let group = Kind(
     argument: "GROUP", notation: "a group's name or number", toml: [.string, .integer],
-    completion: .group, parse: notEmpty, format: { $0 })
+    completion: .group, example: "daemon", parse: notEmpty, format: { $0 })
 
   @Sendable private static func notEmpty(_ text: String) throws(BadValue) -> String {
     if text.isEmpty { throw BadValue("the value is empty") }
@@ -210,7 +219,7 @@ extension Kind<Double> {
 extension Kind<UInt32> {
   static let umask = Kind(
     argument: "MASK", notation: "an octal number from 000 to 777", toml: [.string],
-    parse: { text throws(BadValue) in
+    example: "027", parse: { text throws(BadValue) in
       guard text.utf8.count <= 4, let value = UInt32(text, radix: 8), value <= 0o777,
         !text.hasPrefix("+")
       else { throw BadValue("\(quoted(text)) is not an octal number from 000 to 777") }

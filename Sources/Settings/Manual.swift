@@ -138,6 +138,7 @@ enum Manual {
       """)
     page.item(italic("share/doc/guardian/examples"))
     page.body("Configurations to copy from, below the folder that guardian was installed to.")
+    systemd(&page)
     page.section("EXAMPLES")
     page.text("Keep a server running, at most three restarts in five minutes:")
     page.code(["guardian -m 3 -w 5min -- ./server --port 8080"])
@@ -167,6 +168,77 @@ enum Manual {
       units: \(Kind<UInt64>.unitNames.joined(separator: ", ")). Upper and lower case are not the \
       same.
       """)
+  }
+
+  private static func systemd(_ page: inout Page) {
+    page.section("SYSTEMD")
+    page.text(
+      """
+      guardian@NAME.service runs guardian with /etc/guardian/NAME.toml, under the name NAME: a name in \
+      the file does not hold there. Each line of the unit says why it is there. What one service needs \
+      besides goes into a drop-in (systemctl edit guardian@NAME); \
+      guardian@.service.d-strict.conf among guardian's documents is one to choose from.
+      """)
+    for (what, words) in [
+      (
+        "A unit of one's own",
+        "needs Type=notify with NotifyAccess=main, Restart=on-abnormal, KillMode=mixed, "
+          + "StartLimitIntervalSec=0. With Delegate=yes each life is a control group of its own; OOMPolicy=continue lets guardian outlive a program that was killed for lack of memory."
+      ),
+      (
+        "Success and failure",
+        "guardian leaves with 0 after every ending that is a success for it (0, success-exit-status, a "
+          + "stop that was asked for, also of a program that dies of TERM), else with the program's own "
+          + "exit code, which makes the unit failed. It leaves once, when it has "
+          + "given up or the program is not to be restarted: OnFailure= is answered then, not at every "
+          + "restart."
+      ),
+      (
+        "The failure count",
+        "goes on when guardian was killed and systemd starts it again. It begins anew with systemctl "
+          + "start or restart, with guardianctl restart, and when the program's file, command or "
+          + "configuration changed. systemctl reset-failed does not touch it."
+      ),
+      (
+        "User= and user",
+        "User= in a drop-in is whom guardian itself runs as: it needs no rights of root, its reports are "
+          + "that user's to read, and it cannot change to another. The option user leaves guardian root "
+          + "and is whom the program runs as: reports are root's. With DynamicUser=yes set "
+          + "User=guardian-%i too, or all instances share one user."
+      ),
+      (
+        "Reload",
+        "systemctl reload has guardian read its configuration again (guardianctl reload) and leaves the "
+          + "program alone. HUP to guardian is passed on to the program; a drop-in with a second "
+          + "ExecReload=/bin/kill -HUP $MAINPID makes a reload do both. systemctl kill -s HUP signals "
+          + "every process of the unit, so that the program gets it twice: add --kill-whom=main."
+      ),
+      (
+        "Sockets",
+        "A guardian@NAME.socket starts it with the first connection. Its sockets go to every life, and a "
+          + "connection that comes between two waits for the next."
+      ),
+      (
+        "Stored descriptors",
+        "What the program stores with FDSTORE=1 goes to every life. The unit has systemd keep it as "
+          + "well, so that it outlives a guardian that was killed: in a unit of one's own by "
+          + "FileDescriptorStoreMax=, and before systemd 254 Environment=FDSTORE=1. A stop, or giving "
+          + "up, lets go of it."
+      ),
+      (
+        "Folders",
+        "A StateDirectory= or RuntimeDirectory= of a drop-in is the program's, and is what it finds in "
+          + "STATE_DIRECTORY and RUNTIME_DIRECTORY; guardian's own folders are left out of them."
+      ),
+    ] {
+      page.item(bold(what))
+      page.body(words)
+    }
+    page.text("A service that takes HUP and calls for help when it is given up:")
+    page.code([
+      "[Unit]", "OnFailure=call-for-help@%n.service", "[Service]",
+      "ExecReload=/bin/kill -HUP $MAINPID",
+    ])
   }
 
   // MARK: guardian.toml(5)

@@ -58,6 +58,8 @@ package struct Option: Sendable {
   /// A table of names and values in a file.
   package let isTable: Bool
   let toml: [TomlType]
+  /// For the example file; "": the default.
+  let example: String
   /// Puts the values of one source over those of weaker ones.
   let set: @Sendable (inout Configuration, [String]) throws(BadElement) -> Void
   /// The values as texts that `set` reads; empty: unset.
@@ -94,6 +96,7 @@ extension Option {
     self.isList = isList
     self.isTable = isTable
     self.toml = kind.toml
+    self.example = kind.example
     self.set = set
     self.get = get
   }

@@ -81,7 +81,9 @@ extension Option {
       help: "When the program died of a signal, guardian dies of the same one",
       details: "Else guardian leaves with 128 plus the number of the signal."),
     .one(
-      "on-give-up", .restart, Kind<String>.text("COMMAND", "a command line for /bin/sh").optional,
+      "on-give-up", .restart,
+      Kind<String>.text("COMMAND", "a command line for /bin/sh")
+        .example("logger -p crit $GUARDIAN_NAME gave up").optional,
       \.onGiveUp, defaultText: "none",
       help: "Run this with /bin/sh when guardian gives up",
       details: """
@@ -126,10 +128,10 @@ extension Option {
       "umask", .start, Kind<UInt32>.umask.optional, \.umask,
       defaultText: "guardian's own", help: "File mode creation mask of the program"),
     .one(
-      "nice", .start, Kind<Int>.integer(-20...19).optional, \.nice,
+      "nice", .start, Kind<Int>.integer(-20...19).example("5").optional, \.nice,
       defaultText: "guardian's own", help: "Scheduling priority of the program; 19 is the lowest"),
     .one(
-      "oom-score-adjust", .start, Kind<Int>.integer(-1000...1000).optional,
+      "oom-score-adjust", .start, Kind<Int>.integer(-1000...1000).example("500").optional,
       \.oomScoreAdjust, defaultText: "guardian's own",
       help: "How readily the kernel kills the program when memory is short; -1000: never",
       details: "Less than guardian's own needs the capability CAP_SYS_RESOURCE."),
@@ -215,15 +217,17 @@ extension Option {
         that is silent for longer hangs: its threads are captured, then it is ended with ABRT.
         """),
     .one(
-      "health-exec", .ready, Kind<String>.text("COMMAND", "a command line for /bin/sh").optional,
+      "health-exec", .ready,
+      Kind<String>.text("COMMAND", "a command line for /bin/sh")
+        .example("curl -fsS http://127.0.0.1:8080/health").optional,
       \.healthExec, defaultText: "none",
       help: "Probe the program by this command: exit code 0 is healthy",
       details: "One kind of probe a guardian. Its last line of output is what a report quotes."),
     .one(
-      "health-tcp", .ready, Kind<NetworkAddress>.address.optional, \.healthTCP,
+      "health-tcp", .ready, Kind<NetworkAddress>.address.example("127.0.0.1:8080").optional, \.healthTCP,
       defaultText: "none", help: "Probe the program by connecting to this address"),
     .one(
-      "health-http", .ready, Kind<HealthURL>.httpURL.optional, \.healthHTTP,
+      "health-http", .ready, Kind<HealthURL>.httpURL.example("http://127.0.0.1:8080/health").optional, \.healthHTTP,
       defaultText: "none", help: "Probe the program by GET: a status from 200 to 399 is healthy"),
     .one(
       "health-interval", .ready, Kind<Duration>.time(.milliseconds(10), Kind<Duration>.longest),
@@ -328,22 +332,25 @@ extension Option {
 
     // MARK: Places
     .one(
-      "state-directory", .places, Kind<String>.directory.optional, \.givenStateDirectory,
+      "state-directory", .places,
+      Kind<String>.directory.example("/var/lib/guardian/api").optional, \.givenStateDirectory,
       defaultText: "/var/lib/guardian/NAME; without root ~/.local/state/guardian/NAME",
       help: "Where reports and counts are kept",
       details: "XDG_STATE_HOME is obeyed."),
     .one(
-      "runtime-directory", .places, Kind<String>.directory.optional, \.givenRuntimeDirectory,
+      "runtime-directory", .places,
+      Kind<String>.directory.example("/run/guardian/api").optional, \.givenRuntimeDirectory,
       defaultText: "/run/guardian/NAME; without root $XDG_RUNTIME_DIR/guardian/NAME",
       help: "Where sockets and shared memory lie while guardian runs",
       details: "Without XDG_RUNTIME_DIR: a private folder under TMPDIR or /tmp."),
     .one(
-      "metrics-file", .places, Kind<String>.file.optional, \.metricsFile, defaultText: "none",
+      "metrics-file", .places, Kind<String>.file.example("/run/guardian/api.prom").optional, \.metricsFile, defaultText: "none",
       help: "Write numbers for Prometheus to this file at each change",
       details: """
         For the node exporter's textfile collector: give it a name that ends in .prom in the \
         collector's folder. The file is replaced in one step, at each change and every 15 \
-        seconds, and says guardian_up 0 when guardian has left.
+        seconds, and says guardian_up 0 when guardian has left. One that was killed cannot say so: \
+        its file grows older (node_textfile_mtime_seconds).
         """),
   ]
 }

@@ -32,7 +32,8 @@ enum Reference {
   static func example() -> String {
     var text = """
       # Configuration of a guarded program: guardian.toml(5). Every line below shows a default or
-      # an example; take the # away to change it. Check with: guardian --check --config FILE
+      # an example; take the # away to change it. Of the three health probes there can be one.
+      # Check with: guardian --check --config FILE
 
       # What to run: program and arguments.
       #command = ["/usr/bin/server", "--port", "8080"]
@@ -63,14 +64,7 @@ enum Reference {
       return texts.isEmpty
         ? "[]" : "[" + texts.map { scalar($0, option) }.joined(separator: ", ") + "]"
     }
-    guard let text = texts.first else {
-      return switch option.argument {
-      case "FILE", "DIR": "\"/path\""
-      case "NAME": "\"api\""
-      default: "\"\""
-      }
-    }
-    return scalar(text, option)
+    return scalar(texts.first ?? option.example, option)
   }
 
   private static func scalar(_ text: String, _ option: Option) -> String {

@@ -14,10 +14,13 @@ package enum Request: Hashable, Sendable {
 package enum Settings {
   /// Arguments of this process, options not decoded: see `Configuration.commandStart`.
   /// Prints and leaves for --help and the like, and for whatever is wrong (64 or 78).
-  /// - Parameter problem: what else speaks against a start, for --check.
+  /// - Parameters, both for --check:
+  ///   - problem: what else speaks against a start.
+  ///   - remarks: what else is to be said about one that would succeed.
   package static func parse(
     arguments: [String], environment: [String: String],
-    problem: (Configuration) -> String? = { _ in nil }
+    problem: (Configuration) -> String? = { _ in nil },
+    remarks: (Configuration) -> [String] = { _ in [] }
   ) -> Configuration {
     do {
       switch try request(
@@ -33,6 +36,9 @@ package enum Settings {
           {
             write("guardian: the program would not start: \(problem)\n", to: STDERR_FILENO)
             exit(78)
+          }
+          for remark in configuration.remarks + remarks(configuration) {
+            write("guardian: \(remark)\n", to: STDERR_FILENO)
           }
           write(configuration.summary, to: STDOUT_FILENO)
           exit(0)

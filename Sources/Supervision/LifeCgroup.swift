@@ -71,12 +71,18 @@ final class LifeCgroups {
       .first { $0.hasPrefix("0::/") }.map { String($0.dropFirst(3)) }
   }
 
-  /// systemd marks what it hands over (systemd.resource-control(5), Delegate=).
+  /// systemd marks what it hands over (systemd.resource-control(5), Delegate=). Whoever is not root may
+  /// not see the mark, and a user's own manager may not make it; there the folder and the list of its
+  /// processes are ours exactly if they were handed over, or belong to that manager's part of the tree.
   private static func isDelegated(_ path: String) -> Bool {
-    ["trusted.delegate", "user.delegate"].contains { name in
+    let isMarked = ["trusted.delegate", "user.delegate"].contains { name in
       var value: UInt8 = 0
       return unsafe getxattr(Cgroup.root + path, name, &value, 1) == 1
         && value == UInt8(ascii: "1")
+    }
+    if isMarked || geteuid() == 0 { return isMarked }
+    return ["", "/cgroup.procs"].allSatisfy { name in
+      (try? Files.status(Cgroup.root + path + name))?.user == geteuid()
     }
   }
 }

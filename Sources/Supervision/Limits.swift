@@ -27,6 +27,10 @@ enum Limit {
   /// Between two attempts to open a file or a journal that is not there; made when there is
   /// something to write, so that nothing wakes up for it.
   static let sinkRetry = Duration.seconds(1)
+  /// At the end: until the journal has read guardian's last entry.
+  static let journalPatience = Duration.milliseconds(100)
+  /// At the end: until the helper that waits for guardian's death is gone.
+  static let sweepPatience = Duration.milliseconds(100)
   /// Between two complaints about the same file: a disk may be full again and again.
   static let sinkComplaintPause = Duration.seconds(10)
   /// Output pipes of earlier lives that descendants still hold open. The oldest is let go.

@@ -10,7 +10,7 @@ final class OutputSink: ProgramSink {
   private let loop: EventLoop
   /// Our own open file where the kernel lets us re-open it: O_NONBLOCK is a property of the open
   /// file, and the one we got is shared with whoever started us.
-  private let descriptor: SharedDescriptor?
+  private var descriptor: SharedDescriptor?
   private let isSocket: Bool
   private let isPipe: Bool
   /// The pipe took no more of what lies in another pipe.
@@ -24,8 +24,18 @@ final class OutputSink: ProgramSink {
   private var dropped: UInt64 = 0
   /// Called when output may be read again.
   var onRoom: () -> Void = {}
-  /// Called when a write failed for good, with the errno and how many bytes were lost.
-  var onFailure: ((Int32, Int) -> Void)?
+  /// For a connection whose other side may go away and come back, as the journal does: makes a new
+  /// one; nil: not now.
+  var reconnect: (() -> SharedDescriptor?)?
+  /// The other side went away, with the errno, and is not back.
+  var onGone: ((Int32) -> Void)?
+  /// It is back, and so many bytes were lost meanwhile; what this returns is written there first.
+  var onReturn: ((UInt64) -> String)?
+  /// Bytes lost since it went away.
+  private(set) var lost: UInt64 = 0
+  private var isGone = false
+  /// On CLOCK_MONOTONIC.
+  private var nextAttempt = Duration.zero
   let isTerminal: Bool
   private let title: String
 
@@ -56,19 +66,62 @@ final class OutputSink: ProgramSink {
       mayBlock = !isSocket && !isFile
     }
     patience = try? loop.timer(CLOCK_MONOTONIC) { [unowned self] in giveUpOnSink() }
-    if let raw = descriptor?.raw {
-      // A plain file cannot be polled, and need not be.
-      writable = try? loop.watch(raw, events: EPOLLOUT.rawValue, urgency: .output) {
-        [unowned self] _ in flush()
-      }
-      writable?.isEnabled = false
+    watch()
+  }
+
+  private func watch() {
+    guard let raw = descriptor?.raw else { return }
+    // A plain file cannot be polled, and need not be.
+    writable = try? loop.watch(raw, events: EPOLLOUT.rawValue, urgency: .output) {
+      [unowned self] _ in flush()
     }
+    writable?.isEnabled = false
+  }
+
+  /// Goes on with a new connection in the place of one that is gone. Tried when there is something to
+  /// write, and not more often than `Limit.sinkRetry`, so that nothing wakes up for it.
+  private func takeNew() -> Bool {
+    guard let reconnect, Clock.monotonic >= nextAttempt else { return false }
+    nextAttempt = Clock.monotonic + Limit.sinkRetry
+    guard let new = reconnect() else { return false }
+    writable = nil
+    descriptor = new
+    watch()
+    isGone = false
+    if lost > 0, let onReturn {
+      let count = lost
+      lost = 0
+      _ = attempt(Array(onReturn(count).utf8)[...])
+    }
+    return true
+  }
+
+  /// The other side is known to be back.
+  func reconnectNow() {
+    if !isGone { return }
+    nextAttempt = .zero
+    _ = takeNew()
+  }
+
+  /// false: the rest can be written to a new connection.
+  private func loses(_ count: Int, because cause: Int32) -> Bool {
+    guard reconnect != nil, [EPIPE, ECONNRESET, ENOTCONN].contains(cause) else {
+      dropped += UInt64(count)
+      return true
+    }
+    if takeNew() { return false }
+    lost += UInt64(count)
+    if !isGone {
+      isGone = true
+      onGone?(cause)
+    }
+    return true
   }
 
   private var waiting: Int { backlog.count - done }
 
   /// Whether more output should be read now.
-  var hasRoom: Bool { stuck || !isFull && waiting < Limit.backlogBytes }
+  var hasRoom: Bool { stuck || isGone || !isFull && waiting < Limit.backlogBytes }
 
   func copy(from pipe: Int32, limit: Int) -> PipeCopy {
     guard isPipe, waiting == 0, !stuck, let raw = descriptor?.raw else { return .impossible }
@@ -100,9 +153,9 @@ final class OutputSink: ProgramSink {
 
   /// How many bytes it took.
   private func attempt(_ bytes: ArraySlice<UInt8>) -> Int {
-    guard let raw = descriptor?.raw else { return bytes.count }
     var sent = 0
     while sent < bytes.count {
+      guard let raw = descriptor?.raw else { return bytes.count }
       var size = bytes.count - sent
       if mayBlock {
         // poll(2) promises that a pipe takes PIPE_BUF bytes without blocking, no more.
@@ -123,12 +176,7 @@ final class OutputSink: ProgramSink {
       if errno == EINTR { continue }
       if errno == EAGAIN { return sent }
       // Nobody reads any more, or the disk is full: it is lost, and the program goes on.
-      if let onFailure {
-        onFailure(errno, bytes.count - sent)
-      } else {
-        dropped += UInt64(bytes.count - sent)
-      }
-      return bytes.count
+      if loses(bytes.count - sent, because: errno) { return bytes.count }
     }
     return sent
   }

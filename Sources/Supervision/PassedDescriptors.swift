@@ -17,6 +17,8 @@ struct PassedDescriptor {
 /// two lives waits for the next one.
 final class ListeningSockets {
   private(set) var all: [PassedDescriptor] = []
+  /// What a program had given to keep, and the service manager kept over guardian's own death.
+  private(set) var stored: [(passed: PassedDescriptor, watches: Bool)] = []
   /// How many of them, the first ones, the service manager passed.
   private var passedCount = 0
   private var addresses: [String] = []
@@ -27,8 +29,12 @@ final class ListeningSockets {
 
   /// Takes what was passed. Before guardian opens anything: a number that nobody passed must not
   /// be one of its own.
-  /// - Parameter environment: guardian's own.
-  init(inherited environment: Environment) { takeInherited(environment) }
+  /// - Parameters:
+  ///   - environment: guardian's own.
+  ///   - takesStored: false: a binary before this one hands them over, perhaps by other numbers.
+  init(inherited environment: Environment, takesStored: Bool = true) {
+    takeInherited(environment, takesStored)
+  }
 
   var passed: ArraySlice<PassedDescriptor> { all.prefix(passedCount) }
   /// Those that guardian opened itself.
@@ -72,18 +78,25 @@ final class ListeningSockets {
     }
   }
 
-  private func takeInherited(_ environment: Environment) {
+  private func takeInherited(_ environment: Environment, _ takesStored: Bool) {
     guard environment.text("LISTEN_PID").flatMap({ Int32($0) }) == getpid(),
       let count = environment.text("LISTEN_FDS").flatMap({ Int32($0) }), count > 0
     else { return }
     let names = (environment.text("LISTEN_FDNAMES") ?? "")
       .split(separator: ":", omittingEmptySubsequences: false).map(String.init)
-    let taken = min(count, Int32(Configuration.listenLimit))
-    if taken < count {
-      warning = "\(count) sockets were passed to guardian: the program gets the first \(taken)"
-    }
-    for index in 0..<taken where fcntl(3 + index, F_GETFD) >= 0 {
+    for index in 0..<min(count, 1024) where fcntl(3 + index, F_GETFD) >= 0 {
       let name = names.indices.contains(Int(index)) ? names[Int(index)] : ""
+      if let (own, watches) = StoredName.read(name) {
+        if takesStored {
+          let descriptor = SharedDescriptor(FileDescriptor(owning: 3 + index))
+          stored.append((PassedDescriptor(name: own, descriptor: descriptor), watches))
+        }
+        continue
+      }
+      if all.count == Configuration.listenLimit {
+        warning = "\(count) sockets were passed to guardian: the program gets the first \(all.count)"
+        break
+      }
       all.append(
         PassedDescriptor(
           name: NotifyMessage.isDescriptorName(Array(name.utf8)) ? name : "unknown",
@@ -119,6 +132,28 @@ final class ListeningSockets {
       }
     }
     files = []
+  }
+}
+
+/// How a stored descriptor is called in the service manager's own store: among sockets it must be told
+/// apart, and whether it is watched is known to nobody else.
+package enum StoredName {
+  private static let prefixes = [("guardian-stored.", true), ("guardian-unwatched.", false)]
+  /// sd_pid_notify_with_fds(3): longer names are refused.
+  private static let limit = 255
+
+  /// nil: it would be too long.
+  package static func make(_ name: String, watches: Bool) -> String? {
+    let text = prefixes.first { $0.1 == watches }!.0 + name
+    return text.utf8.count <= limit ? text : nil
+  }
+
+  package static func read(_ text: String) -> (name: String, watches: Bool)? {
+    for (prefix, watches) in prefixes where text.hasPrefix(prefix) {
+      let name = String(text.dropFirst(prefix.count))
+      return NotifyMessage.isDescriptorName(Array(name.utf8)) ? (name, watches) : nil
+    }
+    return nil
   }
 }
 

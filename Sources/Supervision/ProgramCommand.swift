@@ -41,8 +41,17 @@ struct ProgramCommand {
       "GUARDIAN_CRASHED_LAST_RUN", "GUARDIAN_LAST_REPORT",
       // The service manager's words to guardian.
       "NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "LISTEN_PID", "LISTEN_FDS",
-      "LISTEN_FDNAMES",
+      "LISTEN_FDNAMES", "FDSTORE",
     ] { environment[name] = nil }
+    // The unit's own lists of folders: guardian's are not the program's.
+    for (name, own) in [
+      ("STATE_DIRECTORY", configuration.stateDirectory),
+      ("RUNTIME_DIRECTORY", configuration.runtimeDirectory),
+    ] {
+      if let list = environment.text(name) {
+        environment[name] = FolderList.text(list, without: own).map { Array($0.utf8) }
+      }
+    }
     // An outer guardian's handler would ring the wrong bell.
     if let preload = environment.text("LD_PRELOAD") {
       let others = preload.split { $0 == ":" || $0 == " " }.filter {
@@ -244,6 +253,20 @@ struct ProgramCommand {
     hash.add(status.inode)
     hash.add(status.size)
     hash.add(status.modifiedNanoseconds)
+  }
+}
+
+package enum FolderList {
+  /// A list of folders as systemd.exec(5) has it without `own`, which may be named by another path
+  /// (with DynamicUser= by that behind a link); nil: nothing is left.
+  package static func text(_ folders: String, without own: String) -> String? {
+    let status = try? Files.status(own)
+    let others = folders.split(separator: ":").filter { folder in
+      if folder == own[...] { return false }
+      guard let status, let other = try? Files.status(String(folder)) else { return true }
+      return other.device != status.device || other.inode != status.inode
+    }
+    return others.isEmpty ? nil : others.joined(separator: ":")
   }
 }
 

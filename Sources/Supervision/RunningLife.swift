@@ -69,6 +69,8 @@ final class RunningLife {
   var hangWords: String?
   /// Its main process exited with 0.
   var leftCleanly = false
+  /// When it was started there was no journal to write to.
+  var outputIsLost = false
   /// The limit for which the kernel killed it, in words.
   var limitWords: String?
 

@@ -10,9 +10,25 @@ package enum StartProblem {
     if let uid = configuration.account.uid, uid != geteuid(), geteuid() != 0 {
       return "only root may run it as user '\(configuration.user ?? String(uid))'"
     }
+    if configuration.onGuardianDeath == .keep, let instance = configuration.instance,
+      case .failure(let obstacle) = Keeping.foresee(unit: "guardian@\(instance).service")
+    {
+      return "on-guardian-death=keep: \(obstacle.words)"
+    }
     return unfitExecutable(configuration, searchPath)
       ?? [configuration.standardOutput, configuration.standardError].lazy
       .compactMap(unfitFile).first
+  }
+
+  /// What could not be found out.
+  package static func remarks(_ configuration: Configuration) -> [String] {
+    guard configuration.onGuardianDeath == .keep, let instance = configuration.instance,
+      case .success(.unknown) = Keeping.foresee(unit: "guardian@\(instance).service")
+    else { return [] }
+    return [
+      "on-guardian-death=keep needs KillMode=process in guardian@\(instance).service, and there is no "
+        + "systemd here that could be asked"
+    ]
   }
 
   private static func unfitExecutable(

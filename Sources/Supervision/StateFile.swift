@@ -1,6 +1,7 @@
-// The state file: what outlives guardian. A text of one fact a line, replaced in one step. It is
-// read as hostile: whatever is not exactly as written here makes it no state at all, which costs
-// a count and nothing else.
+// The state file: what outlives guardian. A text of one fact a line, replaced in one step; on a full
+// disk written over in its place, for which it has room to spare. It is read as hostile: whatever is
+// not exactly as written here makes it no state at all, which costs a count and nothing else.
+import Glibc
 import Kernel
 import Policy
 
@@ -69,7 +70,38 @@ package enum StateFile {
         "\(seconds) \(attoseconds / 1_000_000_000) \(failure.life.rawValue) \(failure.words)")
     }
     for fact in farewell { line(fact.key, fact.value) }
-    return Array((text + "end\n").utf8)
+    return SealedText.seal(text)
+  }
+
+  /// The file is as many of these, and some bytes are left for what the next one may have more of.
+  private static let blockBytes = 4096
+  private static let spareBytes = 2048
+
+  /// Where the disk is full, what fits into the file that is there: all of it, or the counts without
+  /// the words.
+  package static func save(
+    _ history: CrashHistory, running: Unfinished? = nil,
+    farewell: [(key: String, value: String)] = [], to path: String
+  ) throws(SystemError) {
+    func padded(_ bytes: [UInt8], _ size: Int) -> [UInt8] {
+      bytes + [UInt8](repeating: 10, count: size - bytes.count)
+    }
+    let bytes = encode(history, running: running, farewell: farewell)
+    let size = (bytes.count + spareBytes + blockBytes - 1) / blockBytes * blockBytes
+    do { try Files.replace(path, with: padded(bytes, size)) } catch {
+      guard [ENOSPC, EDQUOT].contains(error.errno),
+        let there = (try? Files.status(path, follow: false))?.size
+      else { throw error }
+      var short = history
+      for index in short.failures.indices { short.failures[index].words = "?" }
+      let rest = running.map {
+        Unfinished(life: $0.life, pid: $0.pid, startedWall: $0.startedWall)
+      }
+      for bytes in [bytes, encode(short, running: rest)] where bytes.count <= there {
+        return try Files.overwrite(path, with: padded(bytes, Int(there)))
+      }
+      throw error
+    }
   }
 
   /// A longer one is not kept for a report: the file is written with every life.
@@ -104,12 +136,9 @@ package enum StateFile {
 
   /// nil: not a state file, or a damaged one.
   package static func decode(_ bytes: [UInt8]) -> Contents? {
-    guard bytes.count < Limit.stateBytes, let text = String(validating: bytes, as: UTF8.self)
-    else { return nil }
+    guard bytes.count < Limit.stateBytes, let text = SealedText.open(bytes) else { return nil }
     var lines = text.split(separator: "\n", omittingEmptySubsequences: false)[...]
-    guard lines.popFirst() == head[...], lines.popLast() == "", lines.popLast() == "end" else {
-      return nil
-    }
+    guard lines.popFirst() == head[...], lines.popLast() == "" else { return nil }
     var facts: [Substring: Substring] = [:]
     var failures: [CrashHistory.Failure] = []
     for line in lines {

@@ -238,10 +238,15 @@ extension Supervisor {
     startSweep()
   }
 
-  /// guardian leaves in order: nothing is to be swept away.
+  /// guardian leaves in order: nothing is to be swept away. Waited for: the service manager would
+  /// find it in the unit, and say so, after guardian has left.
   func endSweep() {
-    for helper in helpers.values {
-      if case .sweep = helper.work { helper.child.signal(SIGKILL) }
+    for (pid, helper) in helpers {
+      guard case .sweep = helper.work else { continue }
+      helper.child.signal(SIGKILL)
+      var dead = pollfd(fd: helper.child.pidfd.raw, events: Int16(POLLIN), revents: 0)
+      let limit = Int32(clamping: Limit.sweepPatience.milliseconds)
+      if unsafe poll(&dead, 1, limit) == 1, Processes.take(pid) != nil { helpers[pid] = nil }
     }
   }
 }

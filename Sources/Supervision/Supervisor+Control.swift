@@ -247,13 +247,7 @@ extension Supervisor {
     return lives == 0 ? 0 : lives - 1
   }
 
-  /// Failures in the window now: the history forgets only when another ending comes.
-  private var failuresNow: [CrashHistory.Failure] {
-    let failures = machine.history.failures
-    guard let window = machine.policy.crashWindow else { return failures }
-    let now = Clock.boot
-    return failures.filter { now - $0.at < window }
-  }
+  private var failuresNow: [CrashHistory.Failure] { machine.failures(at: Clock.boot) }
 
   func controlStatus() -> ControlStatus {
     var status = ControlStatus(name: configuration.name, state: stateWord, sentence: sentence)

@@ -36,11 +36,28 @@ extension Supervisor {
       handler = .none("\(error)")
     }
     let passed = passedDescriptors
-    let environment = command.environment(
+    var environment = command.environment(
       life: number, channel: channel.folder,
       preload: handler == .preload ? toolbox.handler : nil, name: configuration.name,
       crashedLastRun: crashedLastRun, lastReport: lastReport?.text,
       notify: notifies, watchdog: configuration.watchdog, passed: passed)
+
+    var output = streams.outputIsNull ? command.nullDescriptor : channel.output?.childDescriptor
+    var error = streams.errorIsDirect ? nil : channel.errors.childDescriptor
+    var outputIsLost = false
+    let journalBefore = inheritedJournal?.variable
+    if let inheritedJournal {
+      // A journal that was stopped and started anew knows nothing of the old streams, and a program
+      // that writes to one dies of it.
+      if !inheritedJournal.renew() {
+        if output == nil, inheritedJournal.isDead(1) {
+          output = command.nullDescriptor
+          outputIsLost = true
+        }
+        if error == nil, inheritedJournal.isDead(2) { error = command.nullDescriptor }
+      }
+      if let name = inheritedJournal.variable { environment.set("JOURNAL_STREAM", name) }
+    }
 
     var launch = command.launch
     launch.path = executable.path
@@ -52,10 +69,7 @@ extension Supervisor {
     let cgroup = cgroups?.take()
     launch.cgroup = cgroup?.number ?? 0
     launch.deathSignal = configuration.onGuardianDeath == .kill ? SIGKILL : 0
-    launch.descriptors = command.descriptors(
-      output: streams.outputIsNull
-        ? command.nullDescriptor : channel.output?.childDescriptor,
-      error: streams.errorIsDirect ? nil : channel.errors.childDescriptor, passed: passed)
+    launch.descriptors = command.descriptors(output: output, error: error, passed: passed)
     if let pipe = channel.readiness, case .descriptor(let target) = configuration.ready {
       launch.descriptors.append((pipe.childDescriptor, target))
     }
@@ -69,6 +83,7 @@ extension Supervisor {
         notifies: notifies)
       life.hasTerminal = hasTerminal
       life.heartbeatLook = now().monotonic
+      life.outputIsLost = outputIsLost
       self.life = life
       instance.note(life: number.rawValue, pid: child.pid)
       life.cgroup = cgroup?.path
@@ -77,6 +92,7 @@ extension Supervisor {
       later { [unowned self] in
         channel.beginOutputs()
         watch(life)
+        if inheritedJournal?.variable != journalBefore { sink.reconnectNow() }
         if terminal != nil { watchKeys(life) }
         record(life)
         if let error = channel.noRing, !channel.folder.isEmpty {

@@ -116,14 +116,18 @@ extension Supervisor {
     _ descriptors: [SharedDescriptor], _ message: NotifyMessage, _ life: RunningLife
   ) {
     if message.removesDescriptors {
-      if let name = message.descriptorName { kept.remove(name) }
+      if let name = message.descriptorName {
+        kept.remove(name)
+        manager.dropStored(name)
+      }
       return
     }
     guard message.storesDescriptors else { return }
     for descriptor in descriptors {
-      if !kept.keep(
-        descriptor, name: message.descriptorName ?? "stored", watches: message.watchesDescriptors)
-      {
+      let name = message.descriptorName ?? "stored"
+      if kept.keep(descriptor, name: name, watches: message.watchesDescriptors) {
+        manager.store(descriptor.raw, name: name, watches: message.watchesDescriptors)
+      } else {
         sayOnce(
           "store",
           "\(configuration.name) gives more than \(Limit.storedDescriptors) descriptors to keep: "

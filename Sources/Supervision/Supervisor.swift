@@ -18,6 +18,8 @@ package final class Supervisor {
   private(set) var command: ProgramCommand
   let loop: EventLoop
   let sink: OutputSink
+  /// nil: neither of guardian's own streams is the journal's.
+  let inheritedJournal: InheritedJournal?
   let streams: StandardStreams
   let instance: Instance
   let toolbox: Toolbox
@@ -114,6 +116,9 @@ package final class Supervisor {
   private(set) var staysStopped = false
   var treeTimer: EventLoop.Timer?
   private var statusTimer: EventLoop.Timer?
+  /// On CLOCK_BOOTTIME, as the window is: the status counts one failure less.
+  private var forgetTimer: EventLoop.Timer?
+  private var forgetAt: Duration?
   private var statusSent: Duration = .zero
   private var lastBase = ""
   private var notifyTimer: EventLoop.Timer?
@@ -143,13 +148,17 @@ package final class Supervisor {
     self.environment = environment
     lostTime = handover?.lostTime ?? .zero
     guardian_close_on_exec_from(3)
-    sockets = ListeningSockets(inherited: Environment(environment))
+    sockets = ListeningSockets(
+      inherited: Environment(environment), takesStored: handover == nil)
     SignalPlan.blockAll()
     Priority.raise()
     do {
       loop = try EventLoop()
     } catch { throw .system(error) }
     kept = DescriptorStore(loop: loop)
+    for (passed, watches) in sockets.stored {
+      _ = kept.keep(passed.descriptor, name: passed.name, watches: watches)
+    }
     sink = OutputSink(2, loop: loop)
     if wanted.onGuardianDeath == .keep, let obstacle = Keeping.obstacle() {
       throw SupervisorError.impossible("on-guardian-death=keep: \(obstacle): nothing was started")
@@ -174,6 +183,7 @@ package final class Supervisor {
       sockets.removeFiles()
       throw .system(error)
     }
+    inheritedJournal = InheritedJournal(identifier: configuration.name)
     toolbox = Toolbox.find()
     command = ProgramCommand(configuration, arguments: arguments, environment: environment)
     streams = StandardStreams(configuration, own: sink)
@@ -189,6 +199,10 @@ package final class Supervisor {
     var warning: String?
     var contents: StateFile.Contents?
     do {
+      // The system's folder above holds the names of all: also of units with a User= of their own.
+      if configuration.givenStateDirectory == nil, geteuid() == 0 {
+        try Files.makeDirectories(configuration.places.state, mode: 0o755)
+      }
       try Files.makeDirectories(configuration.stateDirectory, mode: 0o700)
       try Files.checkOwner(configuration.stateDirectory)
       try store.checkOwners()
@@ -235,6 +249,10 @@ package final class Supervisor {
         unfinished = (running, .guardianDied)
       }
       if unfinished != nil { crashedLastRun = true }
+    }
+    if let inheritedJournal {
+      sink.reconnect = { inheritedJournal.newStandardError() }
+      sink.onReturn = { [unowned self] count in journalIsBack(lost: count) }
     }
     if let warning { say(warning, .normal) }
     if let warning = sockets.warning { say(warning, .normal) }
@@ -285,6 +303,8 @@ package final class Supervisor {
       }
       try loop.run()
     } catch { throw .system(error) }
+    // While guardian still has a place in the tree of control groups.
+    journal.waitUntilRead(within: Limit.journalPatience)
     control?.close()
     metricsFile?.write(metrics(isUp: false))
     streams.finish(within: .milliseconds(500))
@@ -309,6 +329,10 @@ package final class Supervisor {
       settle()
     }
     statusTimer = try loop.timer(CLOCK_MONOTONIC) { [unowned self] in settle() }
+    forgetTimer = try loop.timer(CLOCK_BOOTTIME) { [unowned self] in
+      forgetAt = nil
+      settle()
+    }
     notifyTimer = try loop.timer(CLOCK_MONOTONIC) { [unowned self] in
       life?.notify?.isEnabled = true
     }
@@ -524,6 +548,19 @@ package final class Supervisor {
     sink.write(prefix + "guardian: " + text + "\n")
   }
 
+  /// The first line of a new stream.
+  private func journalIsBack(lost count: UInt64) -> String {
+    var text =
+      "<\(LOG_WARNING)>guardian: the journal is back: \(count) bytes of guardian's and the program's "
+      + "words were lost"
+    if let life, life.outputIsLost {
+      text +=
+        "; life \(life.number.rawValue) was started meanwhile: its standard output goes nowhere until "
+        + "\(configuration.name) is restarted"
+    }
+    return text + "\n"
+  }
+
   /// The reports and messages that are owed, the reports first: a message names its report.
   private func pay() {
     while !owedReports.isEmpty {
@@ -602,7 +639,13 @@ package final class Supervisor {
   /// STATUS= for `systemctl status`, READY= once the program is ready for the first time.
   private func tellManager() {
     if !manager.isPresent { return }
-    let base = Words.status(machine, name: configuration.name, pid: life?.pid, at: now())
+    let now = now()
+    let base = Words.status(machine, name: configuration.name, pid: life?.pid, at: now)
+    let next = machine.nextForgotten(at: now.boot)
+    if next != forgetAt {
+      forgetAt = next
+      if let next { forgetTimer?.set(at: next) } else { forgetTimer?.disarm() }
+    }
     var status = base
     if let said = life?.statusText { status += ": " + said }
     if !toldReady, case .running = machine.state {
@@ -658,10 +701,8 @@ package final class Supervisor {
         command: configuration.command)
     }
     do {
-      try Files.replace(
-        path,
-        with: StateFile.encode(
-          machine.history, running: running, farewell: farewell.facts))
+      try StateFile.save(
+        machine.history, running: running, farewell: farewell.facts, to: path)
       stateWarned = false
     } catch {
       if stateWarned { return }

@@ -75,7 +75,7 @@ enum Words {
   }
 
   static func status(_ machine: ServiceMachine, name: String, pid: Int32?, at now: Now) -> String {
-    let count = machine.history.failures.count
+    let count = machine.failures(at: now.boot).count
     let failures =
       count == 0
       ? "no failures" : "failures: \(FailureCount.words(count, of: machine.policy.maxCrashes))"

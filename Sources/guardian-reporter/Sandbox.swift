@@ -162,6 +162,12 @@ enum Sandbox {
       // Not every machine has every call.
       if number < 0 { return }
       let error = rule(number)
+      // The library found out that the kernel takes no such filter from us.
+      if error == -EINVAL {
+        throw SystemError(
+          "filter system calls: seccomp(2) is not allowed here (SystemCallFilter= of the unit?) or "
+            + "the kernel is too old", errno: EPERM)
+      }
       if error != 0, error != -EOPNOTSUPP, error != -EDOM {
         throw SystemError("filter the system call", name, errno: -error)
       }

@@ -17,7 +17,7 @@ let configuration = Settings.parse(
   environment: ProcessVectors.texts(environment),
   problem: {
     StartProblem.find($0, searchPath: ProcessVectors.texts(environment)["PATH"])
-  })
+  }, remarks: StartProblem.remarks)
 
 do throws(SupervisorError) {
   let supervisor = try Supervisor(

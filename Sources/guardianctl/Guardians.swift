@@ -121,20 +121,33 @@ struct Guardians {
     }
   }
 
-  /// For root: the guardians of all users, by the control sockets that the kernel knows
-  /// (/proc/net/unix) where users' runtime folders are: …/guardian/NAME or …/guardian-UID/run/NAME.
-  private static func ofOtherUsers(besides known: [String]) -> [GuardianPlace] {
-    guard geteuid() == 0, let bytes = try? Files.read("/proc/net/unix", limit: 64 << 20) else {
-      return []
-    }
-    var found: Set<String> = []
-    for line in bytes.split(separator: 10) {
+  /// The control sockets that somebody has, by the paths they were made with: for everybody to see.
+  private static func controlSockets() -> [String] {
+    let bytes = (try? Files.read("/proc/net/unix", limit: 64 << 20)) ?? []
+    return bytes.split(separator: 10).compactMap { line in
       // The path is the eighth field and may hold anything but a line's end.
       let fields = line.split(separator: 32, maxSplits: 7)
       guard fields.count == 8, fields[7].first == UInt8(ascii: "/"),
         let path = String(validating: fields[7], as: UTF8.self),
         path.hasSuffix("/" + ControlRequest.socketName)
-      else { continue }
+      else { return nil }
+      return path
+    }
+  }
+
+  /// Of a folder that may not be looked into: nobody has its socket, so it is only what a guardian
+  /// left. A path that is too long for a socket's address is not told.
+  private static func isLeftover(_ place: GuardianPlace, _ error: SystemError) -> Bool {
+    let path = place.folder + "/" + ControlRequest.socketName
+    return status(error) == 77 && path.utf8.count < 108 && !controlSockets().contains(path)
+  }
+
+  /// For root: the guardians of all users, by the control sockets that the kernel knows
+  /// (/proc/net/unix) where users' runtime folders are: …/guardian/NAME or …/guardian-UID/run/NAME.
+  private static func ofOtherUsers(besides known: [String]) -> [GuardianPlace] {
+    if geteuid() != 0 { return [] }
+    var found: Set<String> = []
+    for path in controlSockets() {
       let parts = path.split(separator: "/", omittingEmptySubsequences: false)
       guard parts.count >= 4, ProgramName.isValid(String(parts[parts.count - 2])) else { continue }
       let above = parts[parts.count - 3]
@@ -222,7 +235,8 @@ struct Guardians {
     for place in places where !place.isOfAnother {
       switch place.connect() {
       case .connected(let socket): found.append((place, socket))
-      case .unreachable(let error): failure = (error, place)
+      case .unreachable(let error):
+        if !Self.isLeftover(place, error) { failure = (error, place) }
       case .dead, .missing: break
       }
     }
@@ -262,6 +276,7 @@ struct Guardians {
         let talk = try? Conversation(place, socket, .status)
         asked.append((place, talk, talk == nil ? Self.stuck(place) : nil))
       case .unreachable(let error):
+        if !isNamed, Self.isLeftover(place, error) { continue }
         var status = ControlStatus(
           name: place.name, state: "unreachable", sentence: Self.words(error, place))
         status.exit = Self.status(error)

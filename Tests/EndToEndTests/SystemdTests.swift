@@ -223,6 +223,85 @@ struct SystemdTests {
     #expect(try UnitLife.step("dynamic").systemd["ActiveState"] == "active")
   }
 
+  @Test func `what a stopped guardian of another user leaves is not listed`() throws {
+    let listed = try UnitLife.step("dynamic").text("listed")
+    #expect(!listed.contains("dynamic") && !listed.contains("unreachable"), "\(listed)")
+    #expect(listed.contains("no guardian of this user runs"), "\(listed)")
+  }
+
+  @Test func `with User= alone set-user-ID programs work, and the program's folders are its own`()
+    throws
+  {
+    let step = try UnitLife.step("rights")
+    #expect(step.text("status") == "NoNewPrivs:\t0\n")
+    let environment = step.text("environment").split(separator: "\n").sorted()
+    #expect(environment.contains("STATE_DIRECTORY=/var/lib/own"), "\(environment)")
+    #expect(environment.contains("RUNTIME_DIRECTORY=/run/own"), "\(environment)")
+  }
+
+  @Test func `a check knows what the unit will refuse`() throws {
+    let step = try UnitLife.step("checked")
+    let refused = step.text("refused")
+    #expect(refused.contains("'guardian@refused.service' has KillMode=mixed"), "\(refused)")
+    #expect(refused.hasSuffix("\n78\n"), "\(refused)")
+    #expect(step.text("kept").hasSuffix("\n0\n"), "\(step.text("kept"))")
+    #expect(!step.text("kept").contains("KillMode"), "\(step.text("kept"))")
+  }
+
+  @Test func `a reload reads the configuration, and the status forgets with the window`() throws {
+    let step = try UnitLife.step("reloaded")
+    #expect(step.text("counted").contains("failures: 1 of 10"), "\(step.text("counted"))")
+    #expect(step.systemd["ActiveState"] == "active")
+    #expect(step.text("said").contains("stop-timeout"), "\(step.text("said"))")
+  }
+
+  @Test func `a unit that ends with its guardian is started again by its command`() throws {
+    let again = try UnitLife.step("transient").text("again")
+    #expect(again.hasPrefix("start-again /usr/bin/guardian --name tz "), "\(again)")
+  }
+
+  @Test func `what the program stored outlives a guardian that is killed`() throws {
+    let step = try UnitLife.step("stored")
+    #expect(step.text("got") == "1 orders order 4711\n")
+    #expect(step.systemd["NRestarts"] == "1")
+  }
+
+  @Test func `the unit of a user's own manager starts, reloads and stops`() throws {
+    let step = try UnitLife.step("personal")
+    #expect(step.systemd["ActiveState"] == "active")
+    #expect(step.status.contains("api life 1"), "\(step.status)")
+    #expect(step.text("status").contains("/home/tester/.local/state/guardian/api/reports"))
+    #expect(step.text("result") == "success\n")
+  }
+
+  @Test func `a journal that was away costs the life that ran and no more`() throws {
+    let step = try UnitLife.step("renewed")
+    #expect(step.systemd["ActiveState"] == "active")
+    #expect(step.systemd["NRestarts"] == "0")
+    #expect(step.text("gap") == "/dev/null\n")
+    #expect(step.status.contains("life 3") && step.status.contains("failures: 2"), "\(step.status)")
+    #expect(step.text("said").contains("here is life 1\n"))
+    #expect(step.text("said").contains("here is life 3\n"))
+    #expect(step.text("said").contains("guardian: the journal is back: "))
+  }
+
+  @Test func `systemd finds nobody left to kill, and entries are found by their unit`() throws {
+    let step = try UnitLife.step("journal")
+    for unit in ["doomed", "seven", "dropin"] {
+      #expect(
+        !step.text("explained").contains(
+          "guardian@\(unit).service: Killing process"), "\(unit)")
+    }
+    let entries = step.text("entries.json").split(separator: "\n").compactMap {
+      try? JSONSerialization.jsonObject(with: Data($0.utf8)) as? [String: Any]
+    }
+    let ended = entries.filter { $0["GUARDIAN_NAME"] as? String == "seven" }
+    #expect(!ended.isEmpty)
+    #expect(
+      ended.allSatisfy { $0["OBJECT_SYSTEMD_UNIT"] as? String == "guardian@seven.service" })
+    #expect(ended.allSatisfy { $0["CODE_LINE"] == nil })
+  }
+
   @Test func `a stop may take as long as the program's configuration says`() throws {
     let step = try UnitLife.step("slow")
     // systemd would have killed guardian after a second, without a report.
@@ -285,9 +364,10 @@ struct UnitFileTests {
     }
   }
 
-  @Test func `every line of the unit has its reason above it`() {
+  @Test(arguments: ["guardian@.service", "user/guardian@.service"])
+  func `every line of the unit has its reason above it`(unit: String) {
     var explained = false
-    for line in text(Place.root + "/Units/guardian@.service").split(
+    for line in text(Place.root + "/Units/" + unit).split(
       separator: "\n", omittingEmptySubsequences: false)
     {
       if line.hasPrefix("#") {

@@ -170,3 +170,31 @@ import Testing
     }
   }
 }
+
+@Suite struct `What counts at a moment` {
+  private func machine(window: Duration?, _ failures: [Int]) -> ServiceMachine {
+    var history = CrashHistory(bootID: "boot", identity: noIdentity)
+    history.failures = failures.map {
+      CrashHistory.Failure(at: .seconds($0), life: Life(rawValue: 1), words: "SIGSEGV")
+    }
+    var policy = RestartPolicy()
+    policy.crashWindow = window
+    return ServiceMachine(name: "api", policy: policy, history: history)
+  }
+
+  @Test func `is what the window holds, and its oldest is the next to go`() {
+    let machine = machine(window: .seconds(10), [1, 5, 20])
+    #expect(machine.failures(at: .seconds(20)).map(\.at) == [.seconds(20)])
+    #expect(machine.failures(at: .seconds(11)).map(\.at) == [.seconds(5), .seconds(20)])
+    #expect(machine.failures(at: .seconds(10)).count == 3)
+    #expect(machine.nextForgotten(at: .seconds(10)) == .seconds(11))
+    #expect(machine.nextForgotten(at: .seconds(11)) == .seconds(15))
+    #expect(machine.nextForgotten(at: .seconds(30)) == nil)
+  }
+
+  @Test func `without a window is all of them for ever`() {
+    let machine = machine(window: nil, [1, 5])
+    #expect(machine.failures(at: .seconds(1 << 30)).count == 2)
+    #expect(machine.nextForgotten(at: .seconds(2)) == nil)
+  }
+}

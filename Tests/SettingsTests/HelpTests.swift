@@ -130,7 +130,8 @@ private let keys = Option.available.filter { $0.sources.contains(.file) }
     #expect(try configuration(["-c", folder.file("a.toml", example)]).maxCrashes == 10)
     // Take the sign away from lines that are keys; drop what excludes each other or has no default.
     let lines = example.split(separator: "\n").map { line -> String in
-      let key = line.hasPrefix("#") && !line.hasPrefix("# ") && !line.hasSuffix("\"\"")
+      let key = line.hasPrefix("#") && !line.hasPrefix("# ") && !line.hasPrefix("#health-exec")
+        && !line.hasPrefix("#health-tcp")
       return key ? String(line.dropFirst()) : String(line)
     }
     let all = try configuration(
@@ -161,6 +162,18 @@ private let keys = Option.available.filter { $0.sources.contains(.file) }
     }
     for code in ["65", "66", "69", "71", "74", "76", "77", "78"] {
       #expect(control.contains("\\fB\(code)\\fR") && read.contains(code), "\(code)")
+    }
+  }
+
+  @Test func `each line of the example is right when its sign is taken away`() throws {
+    let folder = Folder()
+    let example = try printed("--print=example-toml")
+    let lines = example.split(separator: "\n").filter { $0.hasPrefix("#") && !$0.hasPrefix("# ") }
+    #expect(lines.count > 40)
+    for line in lines where !line.hasPrefix("#[") && !line.hasPrefix("#LOG_LEVEL") {
+      let path = folder.file("line.toml", line.dropFirst() + "\n")
+      let command = line.hasPrefix("#command") ? [] : ["--", "server"]
+      #expect(failure(["-c", path], command: command) == nil, "\(line)")
     }
   }
 

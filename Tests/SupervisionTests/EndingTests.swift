@@ -437,7 +437,9 @@ struct `The kernel's kill for lack of memory` {
     let boot = state.split(separator: "\n").first { $0.hasPrefix("boot ") }!
     try Files.replace(
       scratch.path + "/state/state",
-      with: Array(state.replacing(boot, with: "boot 00000000-0000-0000-0000-000000000000").utf8))
+      with: SealedText.seal(
+        (SealedText.open(Array(state.utf8)) ?? "")
+          .replacing(boot, with: "boot 00000000-0000-0000-0000-000000000000")))
     let second = try Guardian(["--name", "api"], [probe, "env", "GUARDIAN_LIFE"], in: scratch)
     #expect(try second.run() == .exited(0))
     #expect(

@@ -32,9 +32,11 @@ import Testing
     history.failures = [7, 8].map {
       CrashHistory.Failure(at: .seconds(12), life: Life(rawValue: $0), words: "SIGSEGV")
     }
-    let text = StateFile.encode(history)
+    let lines = Array((SealedText.open(StateFile.encode(history)) ?? "").utf8)
     for _ in 0..<mutator.rounds {
-      guard let contents = StateFile.decode(mutator.mutant(of: [text])) else { continue }
+      // Sealed, or the checksum would keep nearly all of them from being read.
+      let mutant = String(decoding: mutator.mutant(of: [lines]), as: UTF8.self)
+      guard let contents = StateFile.decode(SealedText.seal(mutant)) else { continue }
       _ = (
         contents.history.lastLife.next,
         StateFile.encode(contents.history, running: contents.running)

@@ -305,6 +305,11 @@ private func eventuallyText(_ path: String, _ part: String) throws {
     private static let program = "/lib/systemd/systemd-journald"
     static var isHere: Bool { Files.exists(program) && geteuid() == 0 }
 
+    /// The same, with guardian's own output and error as a service's are.
+    var inherited: String {
+      wrapper.replacing("exec \"$@\"'", with: "exec systemd-cat -t service \"$@\"'")
+    }
+
     var wrapper: String {
       "exec unshare -m sh -c 'mount -t tmpfs none /run && mkdir -p /run/systemd/journal "
         + "/run/log/journal && \(start) && exec \"$@\"' sh \"$@\""
@@ -361,7 +366,7 @@ private func eventuallyText(_ path: String, _ part: String) throws {
       }
     }
     #expect(try entry("out 0 pid").contains("PRIORITY=6"))
-    #expect(try entry("err 0").contains("PRIORITY=5"))
+    #expect(try entry("err 0").contains("PRIORITY=6"), "as systemd has it for both streams")
     #expect(guardian.process.errorText == "")
 
     try journal.kill()
@@ -372,6 +377,83 @@ private func eventuallyText(_ path: String, _ part: String) throws {
       guardian.process.signal(SIGHUP)
       return guardian.process.errorText.contains("the journal is back: ") ? true : nil
     }
+    #expect(try guardian.stop() == .exited(143))
+  }
+
+  @Test func `takes a line's priority from its <N>`() throws {
+    guard RealJournal.isHere else { return }
+    let journal = RealJournal()
+    let guardian = try Guardian(
+      ["--name", "probe-p", "--stdout", "journal"],
+      ["/bin/sh", "-c", "echo '<3>out of paper'; exec sleep 1000"], wrapper: journal.wrapper)
+    try journal.findPID()
+    let entry = try eventually("the entry") {
+      try journal.entries(of: "probe-p", beside: guardian.process.pid).split(separator: "__CURSOR=")
+        .first { $0.contains("\nMESSAGE=out of paper\n") }
+    }
+    #expect(entry.contains("\nPRIORITY=3\n"))
+    #expect(try guardian.stop() == .exited(143))
+  }
+
+  /// A service whose output is the journal, as systemd connects it.
+  private func service(_ journal: RealJournal, _ name: String) throws -> Guardian {
+    let scratch = Scratch()
+    return try Guardian(
+      ["--name", name, "--verbose", "--restart-delay", "1ms", "--stable-after", "1ms"],
+      [
+        "/bin/sh", "-c",
+        "echo here is life $GUARDIAN_LIFE; echo $$ >>\(scratch.path)/pids; exec sleep 1000",
+      ],
+      in: scratch, wrapper: journal.inherited)
+  }
+
+  private func pid(_ guardian: Guardian, _ life: Int) throws -> Int32 {
+    try eventually("life \(life)") {
+      let pids = text(guardian.scratch.path + "/pids").split(separator: "\n")
+      return pids.count >= life ? Int32(pids[life - 1]) : nil
+    }
+  }
+
+  private func eventuallySays(
+    _ journal: RealJournal, _ guardian: Guardian, _ words: String, as name: String
+  ) throws {
+    try eventually("'\(words)' in the journal") {
+      try journal.entries(of: name, beside: guardian.process.pid).contains(words) ? true : nil
+    }
+  }
+
+  @Test func `that was started anew gets guardian's words and the next life's`() throws {
+    guard RealJournal.isHere, Files.exists("/usr/bin/systemd-cat") else { return }
+    let journal = RealJournal()
+    let guardian = try service(journal, "probe-i")
+    try journal.findPID()
+    try eventuallySays(journal, guardian, "here is life 1", as: "service")
+    try journal.kill()
+    try journal.startAgain(beside: guardian.process.pid)
+    kill(try pid(guardian, 1), SIGKILL)
+    try eventuallySays(journal, guardian, "here is life 2", as: "probe-i")
+    try eventuallySays(journal, guardian, "guardian: probe-i (life 2, pid", as: "probe-i")
+    let second = try pid(guardian, 2)
+    #expect(
+      text("/proc/\(second)/environ").split(separator: "\0").contains { $0.hasPrefix("JOURNAL_STREAM=") })
+    #expect(isAlive(second))
+    #expect(try guardian.stop() == .exited(143))
+  }
+
+  @Test func `that is away costs a life its output and nothing else`() throws {
+    guard RealJournal.isHere, Files.exists("/usr/bin/systemd-cat") else { return }
+    let journal = RealJournal()
+    let guardian = try service(journal, "probe-g")
+    try journal.findPID()
+    try eventuallySays(journal, guardian, "here is life 1", as: "service")
+    try journal.kill()
+    kill(try pid(guardian, 1), SIGKILL)
+    let second = try pid(guardian, 2)
+    #expect(try Files.readLink("/proc/\(second)/fd/1") == "/dev/null")
+    try journal.startAgain(beside: guardian.process.pid)
+    kill(second, SIGKILL)
+    try eventuallySays(journal, guardian, "here is life 3", as: "probe-g")
+    try eventuallySays(journal, guardian, "guardian: the journal is back: ", as: "probe-g")
     #expect(try guardian.stop() == .exited(143))
   }
 }

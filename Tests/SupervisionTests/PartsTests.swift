@@ -143,19 +143,128 @@ import Testing
     for length in 0..<bytes.count { #expect(StateFile.decode(Array(bytes[..<length])) == nil) }
   }
 
-  @Test func `of hostile bytes is none or a state within limits`() {
+  @Test func `of hostile bytes is none or a state within limits`() throws {
     let bytes = StateFile.encode(
       history, running: .init(life: Life(rawValue: 7), pid: 4711, startedWall: 1 << 60))
-    for index in bytes.indices {
-      for value: UInt8 in [0, 10, 32, 45, 57, 255] {
-        var changed = bytes
+    let lines = Array(try #require(SealedText.open(bytes)).utf8)
+    for index in lines.indices {
+      for value: UInt8 in [0, 10, 32, 45, 57, 126] {
+        var changed = lines
         changed[index] = value
-        if let state = StateFile.decode(changed) {
+        // As if guardian itself had written it.
+        let sealed = SealedText.seal(String(decoding: changed, as: UTF8.self))
+        if let state = StateFile.decode(sealed) {
           #expect(state.history.row <= 1_000_000_000)
           #expect(state.running.map { $0.pid > 0 } ?? true)
         }
       }
     }
+  }
+}
+
+@Suite struct `On a full disk the state file` {
+  private var history: CrashHistory { `The state file`().history }
+
+  @Test func `is written over in its place, and read back`() throws {
+    let scratch = Scratch()
+    let path = scratch.path + "/state"
+    try StateFile.save(history, to: path)
+    let size = try Files.status(path).size
+    #expect(size % 4096 == 0)
+    #expect(StateFile.decode(try Files.read(path, limit: 1 << 20))?.history == history)
+    // What `save` does there; that the disk is full is the end-to-end test's.
+    var other = history
+    other.departure = .stopped
+    let bytes = StateFile.encode(other)
+    let room = [UInt8](repeating: 10, count: Int(size) - bytes.count)
+    try Files.overwrite(path, with: bytes + room)
+    #expect(try Files.status(path).size == size)
+    #expect(StateFile.decode(try Files.read(path, limit: 1 << 20))?.history == other)
+  }
+
+  @Test func `that was written half is damaged, wherever it broke off`() throws {
+    func padded(_ history: CrashHistory) -> [UInt8] {
+      let bytes = StateFile.encode(history)
+      return bytes + [UInt8](repeating: 10, count: 4096 - bytes.count)
+    }
+    var other = history
+    other.departure = .none
+    other.failures.append(
+      CrashHistory.Failure(at: .seconds(99), life: Life(rawValue: 7), words: "SIGSEGV"))
+    let (old, new) = (padded(history), padded(other))
+    for length in 0...old.count {
+      let torn = Array(new[..<length] + old[length...])
+      let read = StateFile.decode(torn)?.history
+      #expect(read == nil || torn == old || torn == new)
+    }
+  }
+
+  @Test func `still tells how guardian left`() throws {
+    guard geteuid() == 0 else { return }
+    let scratch = Scratch()
+    let disk = scratch.path + "/disk"
+    try Files.makeDirectory(disk)
+    let guardian =
+      "\(Root.guardian) --name full --max-crashes 0 --state-directory \(disk)/state "
+      + "--runtime-directory \(scratch.path)/run -- "
+    let script =
+      "mount -t tmpfs -o size=256k none \(disk) || exit 77; "
+      + guardian + "/bin/sh -c 'cat /dev/zero >\(disk)/fill 2>/dev/null; exit 3'; "
+      + "echo left with $?; df \(disk) >&2; grep departure \(disk)/state/state; "
+      + guardian + "/bin/true"
+    let shell = try Process(["unshare", "-m", "/bin/sh", "-c", script])
+    #expect(try shell.wait() == .exited(0), "\(shell.errorText)")
+    #expect(shell.outputText == "left with 3\ndeparture gave-up\n", "\(shell.errorText)")
+    #expect(!shell.errorText.contains("ended with its guardian"), "\(shell.errorText)")
+    #expect(shell.errorText.contains("started after it gave up"), "\(shell.errorText)")
+  }
+}
+
+@Suite struct `A unit` {
+  @Test func `is found by guardian's place among the control groups`() {
+    let system = OwnUnit(cgroups: "0::/system.slice/system-guardian.slice/guardian@api.service\n")
+    #expect(system?.name == "guardian@api.service")
+    #expect(system?.isUsers == false)
+    let users = OwnUnit(
+      cgroups: "0::/user.slice/user-7.slice/user@7.service/app.slice/api.service/life-1\n")
+    #expect(users?.name == "api.service")
+    #expect(users?.isUsers == true)
+    #expect(OwnUnit(cgroups: "0::/user.slice/user-7.slice/session-2.scope\n") == nil)
+  }
+
+  @Test func `gives the program its folders without guardian's`() throws {
+    let scratch = Scratch()
+    let (own, link) = (scratch.path + "/own", scratch.path + "/link")
+    try Files.makeDirectory(own)
+    #expect(unsafe symlink(own, link) == 0)
+    #expect(FolderList.text("/var/lib/a:\(own):/var/lib/b", without: own) == "/var/lib/a:/var/lib/b")
+    #expect(FolderList.text("/var/lib/a:\(own)", without: link) == "/var/lib/a")
+    #expect(FolderList.text(own, without: own) == nil)
+  }
+
+  @Test func `tells a program's stored descriptors from sockets by their names`() {
+    for watches in [true, false] {
+      let name = StoredName.make("clients", watches: watches)
+      let read = name.flatMap(StoredName.read)
+      #expect(read?.name == "clients")
+      #expect(read?.watches == watches)
+    }
+    #expect(StoredName.read("clients") == nil)
+    #expect(StoredName.read("guardian-stored.") == nil)
+    #expect(StoredName.make(String(repeating: "x", count: 250), watches: true) == nil)
+  }
+}
+
+@Suite struct `A journal entry` {
+  @Test func `is written as the journal's protocol has it`() throws {
+    let entry = JournalEntry(
+      event: .ended, name: "api", priority: 3, message: "it\nended", fields: [("GUARDIAN_LIFE", "1")])
+    let unit = try #require(OwnUnit(cgroups: "0::/system.slice/api.service"))
+    #expect(
+      Journal.encode(entry, unit: unit)
+        == Array("MESSAGE\n\u{8}\0\0\0\0\0\0\0it\nended\nMESSAGE_ID=0ab173f2825447cba3981d40f738835e\n".utf8)
+        + Array("PRIORITY=3\nSYSLOG_IDENTIFIER=api\nOBJECT_SYSTEMD_UNIT=api.service\n".utf8)
+        + Array("GUARDIAN_LIFE=1\n".utf8))
   }
 }
 

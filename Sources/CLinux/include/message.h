@@ -4,6 +4,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
+#include <sys/uio.h>
 
 enum { GUARDIAN_MESSAGE_DESCRIPTORS = 32 };
 
@@ -25,6 +26,10 @@ ssize_t guardian_send(int socket, const void *bytes, size_t size, const int *des
 int guardian_bind_datagram(const char *path, bool descriptors);
 /* A datagram socket connected to `path`, non-blocking, close-on-exec. */
 int guardian_connect_datagram(const char *path);
+/* Sends one datagram of these parts without waiting, on a socket of guardian_connect_datagram. */
+bool guardian_send_parts(int socket, const struct iovec *parts, size_t count);
+/* Whether the other side has not yet read all that was sent on this socket. */
+bool guardian_is_unread(int socket);
 /* Two ends of a SOCK_SEQPACKET pair, close-on-exec. */
 int guardian_packet_pair(int ends[2]);
 /* SOCK_SEQPACKET, close-on-exec. A path that an address has no room for goes by way of its
@@ -35,6 +40,9 @@ int guardian_connect_packet(const char *path);
 /* Whether a stream socket at `path` takes a connection without waiting; else errno. The one that
  * was tried is closed. */
 bool guardian_accepts_stream(const char *path);
+/* Whether the other end of this stream socket is the one that listens at `path`, or was before it
+ * went away. */
+bool guardian_peer_is(int socket, const char *path);
 /* Close-on-exec and non-blocking. */
 int guardian_accept(int socket);
 /* The user at the other end when it connected; (uid_t)-1: not told. */
