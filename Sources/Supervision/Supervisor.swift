@@ -203,6 +203,12 @@ package final class Supervisor {
       if configuration.givenStateDirectory == nil, geteuid() == 0 {
         try Files.makeDirectories(configuration.places.state, mode: 0o755)
       }
+      // The folders above hold other programs' too, which may be other users'.
+      if let slash = configuration.stateDirectory.lastIndex(of: "/"),
+        slash != configuration.stateDirectory.startIndex
+      {
+        try Files.makeDirectories(String(configuration.stateDirectory[..<slash]), mode: 0o755)
+      }
       try Files.makeDirectories(configuration.stateDirectory, mode: 0o700)
       try Files.checkOwner(configuration.stateDirectory)
       try store.checkOwners()
