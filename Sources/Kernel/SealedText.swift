@@ -13,7 +13,9 @@ package enum SealedText {
   /// The lines; nil: they are not what was sealed. Line ends behind the end mark are room kept for
   /// later and nothing else.
   package static func open(_ bytes: [UInt8]) -> String? {
-    guard let last = bytes.lastIndex(where: { $0 != 10 }), last + 1 < bytes.count else { return nil }
+    guard let last = bytes.lastIndex(where: { $0 != 10 }), last + 1 < bytes.count else {
+      return nil
+    }
     let whole = bytes[...(last + 1)]
     guard whole.suffix(end.utf8.count).elementsEqual(end.utf8) else { return nil }
     let sealed = whole.dropLast(end.utf8.count)

@@ -276,7 +276,9 @@ package struct Configuration: Hashable, Sendable {
   /// NAME of the unit guardian@NAME.service, which reads this file; nil: none does.
   package var instance: String? {
     let (start, end) = ("/etc/guardian/", ".toml")
-    guard let path = configurationFile, path.hasPrefix(start), path.hasSuffix(end) else { return nil }
+    guard let path = configurationFile, path.hasPrefix(start), path.hasSuffix(end) else {
+      return nil
+    }
     let stem = String(path.dropFirst(start.count).dropLast(end.count))
     return ProgramName.isValid(stem) ? stem : nil
   }

@@ -219,7 +219,8 @@ extension Kind<Double> {
 extension Kind<UInt32> {
   static let umask = Kind(
     argument: "MASK", notation: "an octal number from 000 to 777", toml: [.string],
-    example: "027", parse: { text throws(BadValue) in
+    example: "027",
+    parse: { text throws(BadValue) in
       guard text.utf8.count <= 4, let value = UInt32(text, radix: 8), value <= 0o777,
         !text.hasPrefix("+")
       else { throw BadValue("\(quoted(text)) is not an octal number from 000 to 777") }
@@ -514,7 +515,8 @@ extension Kind<Readiness> {
 
 extension Kind<OutputTarget> {
   static let output = Kind(
-    argument: "TARGET", notation: "one of inherit, direct, null, journal, file:PATH", toml: [.string],
+    argument: "TARGET", notation: "one of inherit, direct, null, journal, file:PATH",
+    toml: [.string],
     completion: .words(["inherit", "direct", "null", "journal", "file:"]),
     parse: { text throws(BadValue) in
       switch text {

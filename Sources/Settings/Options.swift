@@ -224,10 +224,12 @@ extension Option {
       help: "Probe the program by this command: exit code 0 is healthy",
       details: "One kind of probe a guardian. Its last line of output is what a report quotes."),
     .one(
-      "health-tcp", .ready, Kind<NetworkAddress>.address.example("127.0.0.1:8080").optional, \.healthTCP,
+      "health-tcp", .ready, Kind<NetworkAddress>.address.example("127.0.0.1:8080").optional,
+      \.healthTCP,
       defaultText: "none", help: "Probe the program by connecting to this address"),
     .one(
-      "health-http", .ready, Kind<HealthURL>.httpURL.example("http://127.0.0.1:8080/health").optional, \.healthHTTP,
+      "health-http", .ready,
+      Kind<HealthURL>.httpURL.example("http://127.0.0.1:8080/health").optional, \.healthHTTP,
       defaultText: "none", help: "Probe the program by GET: a status from 200 to 399 is healthy"),
     .one(
       "health-interval", .ready, Kind<Duration>.time(.milliseconds(10), Kind<Duration>.longest),
@@ -344,7 +346,8 @@ extension Option {
       help: "Where sockets and shared memory lie while guardian runs",
       details: "Without XDG_RUNTIME_DIR: a private folder under TMPDIR or /tmp."),
     .one(
-      "metrics-file", .places, Kind<String>.file.example("/run/guardian/api.prom").optional, \.metricsFile, defaultText: "none",
+      "metrics-file", .places, Kind<String>.file.example("/run/guardian/api.prom").optional,
+      \.metricsFile, defaultText: "none",
       help: "Write numbers for Prometheus to this file at each change",
       details: """
         For the node exporter's textfile collector: give it a name that ends in .prom in the \

@@ -42,7 +42,8 @@ final class Channel {
         loop: loop, mayBeTerminal: mayBeTerminal)
       if let sink = streams.output {
         output = try ProgramOutput(
-          folder: folder, stream: .stdout, sink: sink, reader: streams.reader, user: user, loop: loop)
+          folder: folder, stream: .stdout, sink: sink, reader: streams.reader, user: user,
+          loop: loop)
       } else {
         output = nil
       }
@@ -93,7 +94,8 @@ final class Channel {
     notify = try Sockets.silent()
     readiness = readinessPipe ? try ReadinessPipe(folder: nil) : nil
     errors = try ProgramOutput(
-      folder: nil, stream: .stderr, sink: streams.error, reader: streams.reader, user: user, loop: loop)
+      folder: nil, stream: .stderr, sink: streams.error, reader: streams.reader, user: user,
+      loop: loop)
     if let sink = streams.output {
       output = try ProgramOutput(
         folder: nil, stream: .stdout, sink: sink, reader: streams.reader, user: user, loop: loop)

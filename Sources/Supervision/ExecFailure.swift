@@ -50,8 +50,9 @@ enum ExecFailure {
     func absolute(_ name: String) -> String {
       directory.map { name.hasPrefix("/") ? name : $0 + "/" + name } ?? name
     }
-    guard let file = try? FileDescriptor.open(
-      absolute(String(decoding: path, as: UTF8.self)), O_RDONLY | O_NONBLOCK),
+    guard
+      let file = try? FileDescriptor.open(
+        absolute(String(decoding: path, as: UTF8.self)), O_RDONLY | O_NONBLOCK),
       let status = try? file.status(), status.isRegular,
       let head = try? file.read(count: headBytes, at: 0)
     else { return nil }

@@ -63,7 +63,9 @@ final class JournalStream: ProgramSink {
 
   func finish(within limit: Duration) {
     sink.finish(within: limit)
-    if sink.lost > 0 { complain("the journal: \(sink.lost) bytes of the program's output were lost") }
+    if sink.lost > 0 {
+      complain("the journal: \(sink.lost) bytes of the program's output were lost")
+    }
   }
 }
 

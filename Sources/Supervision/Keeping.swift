@@ -137,8 +137,9 @@ enum Keeping {
     return unsafe ask(path)
   }
 
-  func text(_ property: String, of unit: String, _ interface: Interface) -> Result<String, SystemError>
-  {
+  func text(_ property: String, of unit: String, _ interface: Interface) -> Result<
+    String, SystemError
+  > {
     var value: UnsafeMutablePointer<CChar>?
     let outcome = unsafe withPath(unit) { path in
       unsafe sd_bus_get_property_string(

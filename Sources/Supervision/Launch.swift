@@ -14,7 +14,9 @@ package struct LaunchFailure: Error {
   /// './x': setrlimit nofile=1000000: Operation not permitted" without what follows from it.
   package func words(_ launch: Launch) -> String {
     let path = Printable.text(launch.path)
-    let cause = SystemError.text(errno)
+    // A number at or above the limit is an invalid argument (fcntl(2), F_DUPFD).
+    let isLimit = step == GUARDIAN_SPAWN_DESCRIPTORS && errno == EINVAL
+    let cause = SystemError.text(isLimit ? EMFILE : errno)
     let step: String? =
       switch step {
       case GUARDIAN_SPAWN_CLONE: "clone"

@@ -55,6 +55,9 @@ enum Limit {
   /// Of other words of the program that are passed on (RELOADING, EXTEND_TIMEOUT_USEC): so many
   /// a second, more are dropped. A service manager that is slow must not be made to hold us.
   static let forwardedPerSecond = 10
+  /// Of descriptors that the service manager is to store as well, or to let go of: all that there can be,
+  /// exchanged once.
+  static let storedPerSecond = 2 * storedDescriptors
   /// A program that floods its notify socket is heard again after so long.
   static let notifyPause = Duration.milliseconds(20)
   /// Descriptors kept for the next life.

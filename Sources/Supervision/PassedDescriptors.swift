@@ -94,7 +94,8 @@ final class ListeningSockets {
         continue
       }
       if all.count == Configuration.listenLimit {
-        warning = "\(count) sockets were passed to guardian: the program gets the first \(all.count)"
+        warning =
+          "\(count) sockets were passed to guardian: the program gets the first \(all.count)"
         break
       }
       all.append(

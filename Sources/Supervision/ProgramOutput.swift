@@ -25,7 +25,8 @@ final class ProgramOutput {
   ///   - user: the program's; it may open its own /dev/stderr then.
   ///   - mayBeTerminal: a pseudo-terminal dies with guardian, a FIFO does not.
   init(
-    folder: String?, stream: OutputStream, sink: ProgramSink, reader: OutputReader, user: Launch.User,
+    folder: String?, stream: OutputStream, sink: ProgramSink, reader: OutputReader,
+    user: Launch.User,
     loop: EventLoop, mayBeTerminal: Bool = true
   ) throws(SystemError) {
     self.loop = loop

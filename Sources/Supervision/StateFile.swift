@@ -124,7 +124,8 @@ package enum StateFile {
     var result: [UInt8] = []
     var rest = text.utf8[...]
     while let byte = rest.popFirst() {
-      if byte == UInt8(ascii: "%"), let value = UInt8(text[rest.startIndex...].prefix(2), radix: 16) {
+      if byte == UInt8(ascii: "%"), let value = UInt8(text[rest.startIndex...].prefix(2), radix: 16)
+      {
         result.append(value)
         rest = rest.dropFirst(2)
       } else {

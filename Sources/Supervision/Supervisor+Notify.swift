@@ -118,15 +118,18 @@ extension Supervisor {
     if message.removesDescriptors {
       if let name = message.descriptorName {
         kept.remove(name)
-        manager.dropStored(name)
+        if storing.take() { manager.dropStored(name) }
       }
       return
     }
     guard message.storesDescriptors else { return }
     for descriptor in descriptors {
       let name = message.descriptorName ?? "stored"
+      let before = kept.all.count
       if kept.keep(descriptor, name: name, watches: message.watchesDescriptors) {
-        manager.store(descriptor.raw, name: name, watches: message.watchesDescriptors)
+        if kept.all.count > before, storing.take() {
+          manager.store(descriptor.raw, name: name, watches: message.watchesDescriptors)
+        }
       } else {
         sayOnce(
           "store",

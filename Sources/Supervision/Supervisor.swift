@@ -123,6 +123,7 @@ package final class Supervisor {
   private var lastBase = ""
   private var notifyTimer: EventLoop.Timer?
   var forwarded = Budget(perSecond: Limit.forwardedPerSecond)
+  var storing = Budget(perSecond: Limit.storedPerSecond)
   private var preparation: EventSource?
   private var forgotStartUp = false
   private var memoryEvents: EventSource?

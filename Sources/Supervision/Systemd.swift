@@ -85,7 +85,8 @@ package struct OwnUnit {
   var isTransient: Bool {
     let folder =
       isUsers
-      ? unsafe getenv("XDG_RUNTIME_DIR").map { unsafe String(cString: $0) } ?? "/run/user/\(getuid())"
+      ? unsafe getenv("XDG_RUNTIME_DIR").map { unsafe String(cString: $0) }
+        ?? "/run/user/\(getuid())"
       : "/run"
     return Files.exists(folder + "/systemd/transient/" + name)
   }

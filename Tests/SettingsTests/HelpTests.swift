@@ -130,7 +130,8 @@ private let keys = Option.available.filter { $0.sources.contains(.file) }
     #expect(try configuration(["-c", folder.file("a.toml", example)]).maxCrashes == 10)
     // Take the sign away from lines that are keys; drop what excludes each other or has no default.
     let lines = example.split(separator: "\n").map { line -> String in
-      let key = line.hasPrefix("#") && !line.hasPrefix("# ") && !line.hasPrefix("#health-exec")
+      let key =
+        line.hasPrefix("#") && !line.hasPrefix("# ") && !line.hasPrefix("#health-exec")
         && !line.hasPrefix("#health-tcp")
       return key ? String(line.dropFirst()) : String(line)
     }

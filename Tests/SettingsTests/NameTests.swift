@@ -84,3 +84,19 @@ import Testing
     #expect(given.runtimeDirectory == "/r")
   }
 }
+
+@Suite struct `A name beside the unit's` {
+  /// A copy of an example keeps the name that it was given there.
+  @Test func `is remarked by --check, with both names`() throws {
+    let folder = Folder()
+    var given = try configuration(["-c", folder.file("shop.toml", "name = \"web\"\n")])
+    #expect(given.remarks == [])
+    given.configurationFile = "/etc/guardian/shop.toml"
+    #expect(given.remarks.count == 1)
+    #expect(given.remarks.first?.contains("'web'") == true)
+    #expect(given.remarks.first?.contains("guardian@shop") == true)
+    var derived = try configuration(["-c", folder.file("other.toml", "")])
+    derived.configurationFile = "/etc/guardian/shop.toml"
+    #expect(derived.remarks == [])
+  }
+}

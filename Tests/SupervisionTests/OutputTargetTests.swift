@@ -435,7 +435,9 @@ private func eventuallyText(_ path: String, _ part: String) throws {
     try eventuallySays(journal, guardian, "guardian: probe-i (life 2, pid", as: "probe-i")
     let second = try pid(guardian, 2)
     #expect(
-      text("/proc/\(second)/environ").split(separator: "\0").contains { $0.hasPrefix("JOURNAL_STREAM=") })
+      text("/proc/\(second)/environ").split(separator: "\0").contains {
+        $0.hasPrefix("JOURNAL_STREAM=")
+      })
     #expect(isAlive(second))
     #expect(try guardian.stop() == .exited(143))
   }

@@ -72,7 +72,9 @@ import Testing
     #expect(isInOrder)
     #expect(next == lines && rest.isEmpty)
     #expect(try guardian.run() == .exited(1))
-    let tail = try guardian.reportText(0, "stderr.log").split(separator: "\n").compactMap { Int($0) }
+    let tail = try guardian.reportText(0, "stderr.log").split(separator: "\n").compactMap {
+      Int($0)
+    }
     #expect(tail == Array((lines - 200)..<lines))
   }
 

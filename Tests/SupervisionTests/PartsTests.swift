@@ -1,6 +1,7 @@
 import Glibc
 import Kernel
 import Policy
+import Settings
 import Supervision
 import Testing
 
@@ -237,9 +238,20 @@ import Testing
     let (own, link) = (scratch.path + "/own", scratch.path + "/link")
     try Files.makeDirectory(own)
     #expect(unsafe symlink(own, link) == 0)
-    #expect(FolderList.text("/var/lib/a:\(own):/var/lib/b", without: own) == "/var/lib/a:/var/lib/b")
+    #expect(
+      FolderList.text("/var/lib/a:\(own):/var/lib/b", without: own) == "/var/lib/a:/var/lib/b")
     #expect(FolderList.text("/var/lib/a:\(own)", without: link) == "/var/lib/a")
     #expect(FolderList.text(own, without: own) == nil)
+  }
+
+  @Test func `that could not be asked about its KillMode is told of`() {
+    var configuration = Configuration()
+    configuration.configurationFile = "/etc/guardian/api.toml"
+    #expect(StartProblem.remarks(configuration) == [])
+    configuration.onGuardianDeath = .keep
+    // With a systemd there is no such unit on this machine, and without one nobody to ask.
+    let remarks = StartProblem.remarks(configuration)
+    #expect(remarks.count == 1 && remarks[0].contains("KillMode=process"), "\(remarks)")
   }
 
   @Test func `tells a program's stored descriptors from sockets by their names`() {
@@ -258,11 +270,14 @@ import Testing
 @Suite struct `A journal entry` {
   @Test func `is written as the journal's protocol has it`() throws {
     let entry = JournalEntry(
-      event: .ended, name: "api", priority: 3, message: "it\nended", fields: [("GUARDIAN_LIFE", "1")])
+      event: .ended, name: "api", priority: 3, message: "it\nended",
+      fields: [("GUARDIAN_LIFE", "1")])
     let unit = try #require(OwnUnit(cgroups: "0::/system.slice/api.service"))
     #expect(
       Journal.encode(entry, unit: unit)
-        == Array("MESSAGE\n\u{8}\0\0\0\0\0\0\0it\nended\nMESSAGE_ID=0ab173f2825447cba3981d40f738835e\n".utf8)
+        == Array(
+          "MESSAGE\n\u{8}\0\0\0\0\0\0\0it\nended\nMESSAGE_ID=0ab173f2825447cba3981d40f738835e\n"
+            .utf8)
         + Array("PRIORITY=3\nSYSLOG_IDENTIFIER=api\nOBJECT_SYSTEMD_UNIT=api.service\n".utf8)
         + Array("GUARDIAN_LIFE=1\n".utf8))
   }

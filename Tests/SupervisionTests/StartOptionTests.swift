@@ -17,6 +17,19 @@ private func facts(_ guardian: Guardian) -> [Substring: Substring] {
   return result
 }
 
+@Suite struct `A limit of open files that is too low` {
+  @Test(arguments: [16, 24])
+  func `is named`(limit: Int) throws {
+    let guardian = try Guardian(
+      ["--max-crashes", "0"], ["/bin/true"], wrapper: "ulimit -n \(limit); exec \"$@\"")
+    // How far it comes depends on what else is open.
+    #expect(try guardian.run() != .exited(0))
+    let said = guardian.process.errorText
+    #expect(said.contains("the limit nofile, LimitNOFILE= of a unit, is \(limit)"), "\(said)")
+    #expect(!said.contains("errno") && !said.contains("Invalid argument"), "\(said)")
+  }
+}
+
 @Suite struct `user` {
   @Test(.enabled(if: isRoot), arguments: ["nobody", "65534"])
   func `changes user, group and groups, and leaves no capability`(user: String) throws {
