@@ -61,6 +61,13 @@ package struct ReportStore<Calls: StoreCalls> {
     return IncidentFolder(id: id, path: path, calls: calls)
   }
 
+  /// Of all that are stored or begun.
+  package func newest() -> ReportID? {
+    StoreFolder.allCases.compactMap { folder in
+      ((try? calls.list(path(folder))) ?? []).compactMap { ReportID($0) }.max()
+    }.max()
+  }
+
   /// `partial/<id>`, which is there.
   package func folder(_ id: ReportID) -> IncidentFolder<Calls> {
     IncidentFolder(id: id, path: path(.partial, id), calls: calls)

@@ -189,6 +189,17 @@ extension Handover {
     }
   }
 
+  package var bystanders: [Int32: UInt64] {
+    var result: [Int32: UInt64] = [:]
+    for word in (text("bystanders") ?? "").split(separator: " ") {
+      let parts = word.split(separator: ":")
+      if parts.count == 2, let pid = Int32(parts[0]), let start = UInt64(parts[1]) {
+        result[pid] = start
+      }
+    }
+    return result
+  }
+
   /// What the times of `standing` are behind CLOCK_MONOTONIC.
   package var lostTime: Duration? { time("lost-time") }
 

@@ -51,7 +51,7 @@ extension Supervisor {
     _ life: RunningLife, role: Program.Role, pid: Int32, slot: Int?
   ) -> OpenIncident {
     let incident = OpenIncident(
-      ReportID.make(at: .now()), life: life, number: life.number, role: role, pid: pid, slot: slot)
+      newReportID(), life: life, number: life.number, role: role, pid: pid, slot: slot)
     openFolder(incident)
     return incident
   }

@@ -88,7 +88,8 @@ extension Supervisor {
       instance.note(life: number.rawValue, pid: child.pid)
       life.cgroup = cgroup?.path
       life.cgroupHold = cgroup
-      if number.rawValue > 1 { breathe() }
+      // Of a life that ended with its guardian the count must not be lost again.
+      if number.rawValue > 1, interrupted?.life.next != number { breathe() }
       later { [unowned self] in
         channel.beginOutputs()
         watch(life)

@@ -21,7 +21,7 @@ extension Supervisor {
     } else {
       if let other = record?.incident { discard(other) }
       incident = OpenIncident(
-        ReportID.make(at: .now()), life: record, number: number, role: .main,
+        newReportID(), life: record, number: number, role: .main,
         pid: record?.pid ?? 0, slot: nil)
     }
     record?.incident = nil
@@ -31,6 +31,18 @@ extension Supervisor {
     crashedLastRun = true
     lastReport = incident.id
     return incident
+  }
+
+  /// Later than every other: the newest report is the one with the greatest id, also after the clock
+  /// was set back.
+  func newReportID() -> ReportID {
+    let newest = newestReportTime ?? store.newest()?.time
+    var time = WallTime.now()
+    if let newest, time.milliseconds <= newest.milliseconds {
+      time = WallTime(nanosecondsSince1970: UInt64(newest.milliseconds + 1) * 1_000_000)
+    }
+    newestReportTime = time
+    return ReportID.make(at: time)
   }
 
   /// Makes good what `report` promised; it is written now, or when its capture is over.
@@ -46,7 +58,7 @@ extension Supervisor {
   private func openIncident(of running: StateFile.Unfinished) -> OpenIncident {
     let begun = takeBegun(running.life)
     let incident = OpenIncident(
-      begun?.id ?? ReportID.make(at: .now()), life: nil, number: running.life, role: .main,
+      begun?.id ?? newReportID(), life: nil, number: running.life, role: .main,
       pid: running.pid, slot: begun?.slot)
     incident.folder = begun.map { store.folder($0.id) }
     incident.ring = ringBefore
@@ -184,6 +196,9 @@ extension Supervisor {
     }
     if host == nil { host = Host.read(machineID: MachineID.hashed()) }
     incident.process.oomKills = memory.kills
+    for what in ["cpu", "io", "memory"] {
+      incident.process.pressure[what] = try? Files.read("/proc/pressure/" + what, limit: 512)
+    }
     facts.program = program
     facts.verdict = verdict
     facts.stopSignal = configuration.stopSignal.name

@@ -41,7 +41,7 @@ extension Supervisor {
     var own = Set(helpers.keys)
     if let keys { own.insert(keys.pid) }
     if let life, !life.reaped, !life.hasOtherMain { own.insert(life.pid) }
-    var found = Descendants.ofThisProcess().filter { !own.contains($0) }
+    var found = Descendants.ofThisProcess().filter { !own.contains($0) && !isBystander($0) }
     if let life, !life.hasEnded { found += Descendants.children(of: life.pid) }
     // Also those whose parents left them to somebody else.
     if let cgroup = (awaitedTree ?? life)?.cgroup {
@@ -63,6 +63,13 @@ extension Supervisor {
         marks(of: life), sparing: own.union(seen).union([life.pid]))
     }
     return processes
+  }
+
+  /// A child that guardian had before it started anything: whoever executed it left it behind (an
+  /// entry point that starts a helper and then executes guardian).
+  private func isBystander(_ pid: Int32) -> Bool {
+    guard let start = bystanders[pid] else { return false }
+    return Processes.startTime(of: pid) == start
   }
 
   func marks(of life: RunningLife) -> LifeMarks {
@@ -153,14 +160,21 @@ extension Supervisor {
   }
 
   func abandon(_ number: Life) {
-    let left = strays()
+    var left = strays()
+    let life = running(number)
+    if let life, !life.hasEnded, let main = Processes.look(life.pid) { left.insert(main, at: 0) }
     say(
       "life \(number.rawValue): cannot end "
         + (left.isEmpty ? "what is left of it" : ProcessTree.words(left))
         + "; going on without it", .normal)
-    if let life = running(number) { nameKilled(life) }
+    if let life {
+      // KILL was sent to them, and they are there.
+      for process in left { life.killed[process.identity] = nil }
+      nameKilled(life)
+      // Its report is made from what is known of it.
+      ended[number] = life
+    }
     awaitedTree = nil
-    if life?.number == number { life = nil }
-    ended[number] = nil
+    if self.life?.number == number { self.life = nil }
   }
 }

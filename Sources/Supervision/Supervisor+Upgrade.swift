@@ -184,6 +184,8 @@ extension Supervisor {
     if let terminal { handover.set("terminal", terminal.raw) }
     handover.set(standing)
     handover.set("lost-time", lostTime)
+    handover.set(
+      "bystanders", bystanders.map { "\($0.key):\($0.value)" }.joined(separator: " "))
     handover["history"] = StateFile.encode(machine.history)
     if let ending = machine.lastEnding { handover.set(ending) }
     if let verdict = machine.lastVerdict { handover.set(verdict) }

@@ -42,6 +42,8 @@ package final class Supervisor {
 
   var machine: ServiceMachine
   var life: RunningLife?
+  /// Children that guardian had before it started anything, by pid, with their start times.
+  var bystanders: [Int32: UInt64] = [:]
   /// Lives that ended and whose report is not written yet.
   var ended: [Life: RunningLife] = [:]
   var helpers: [Int32: Helper] = [:]
@@ -70,6 +72,7 @@ package final class Supervisor {
   private var unfinished: (life: StateFile.Unfinished, cause: Ending.Cause)?
   /// One of those that the machine is told of, so that it counts.
   private(set) var interrupted: StateFile.Unfinished?
+  var newestReportTime: WallTime?
   /// Snapshots that the guardian before this one left without a report.
   var begun: [BegunIncident] = []
   /// The last ring of the guardian before this one.
@@ -148,6 +151,11 @@ package final class Supervisor {
     self.arguments = arguments
     self.environment = environment
     lostTime = handover?.lostTime ?? .zero
+    if let handover {
+      bystanders = handover.bystanders
+    } else {
+      for pid in Descendants.ofThisProcess() { bystanders[pid] = Processes.startTime(of: pid) }
+    }
     guardian_close_on_exec_from(3)
     sockets = ListeningSockets(
       inherited: Environment(environment), takesStored: handover == nil)
@@ -203,12 +211,6 @@ package final class Supervisor {
       // The system's folder above holds the names of all: also of units with a User= of their own.
       if configuration.givenStateDirectory == nil, geteuid() == 0 {
         try Files.makeDirectories(configuration.places.state, mode: 0o755)
-      }
-      // The folders above hold other programs' too, which may be other users'.
-      if let slash = configuration.stateDirectory.lastIndex(of: "/"),
-        slash != configuration.stateDirectory.startIndex
-      {
-        try Files.makeDirectories(String(configuration.stateDirectory[..<slash]), mode: 0o755)
       }
       try Files.makeDirectories(configuration.stateDirectory, mode: 0o700)
       try Files.checkOwner(configuration.stateDirectory)

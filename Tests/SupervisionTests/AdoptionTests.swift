@@ -311,8 +311,8 @@ private func ended(_ pids: [Int32]) throws {
     // The number went to another process: only its start time tells.
     var record = try #require(LifeRecord.read(in: first.runtime))
     record.pid = stranger.pid
-    // Both may have started within one tick of the kernel's clock.
-    record.start &-= 1
+    // Both may have started within one tick of the kernel's clock, or of another.
+    record.start &+= 1_000_000
     try Files.replace(first.runtime + "/life", with: record.bytes)
     let second = try Guardian(keep, command, in: scratch)
     _ = try second.programPID()

@@ -139,7 +139,8 @@ import Testing
           guardian.state + "/reports/new/" + $0 + "/report.json", limit: 4 << 20)
         return !json.contains("\"group\"")
       }
-      #expect(count == plain, "\(mark)")
+      // One may have been ended between its last word and its move.
+      #expect(count == plain || count == plain + 1, "\(mark)")
     }
   }
 }

@@ -35,6 +35,23 @@ private func processes(with word: String) -> [Int32] {
         == (way == "stubborn"), "\(guardian.process.errorText)")
   }
 
+  @Test func `is not what guardian had before it started anything`() throws {
+    let guardian = try Guardian(
+      [], ["/bin/sh", "-c", "echo pid $$; kill -SEGV $$"],
+      wrapper: "sleep 1000 & echo \"helper $!\"; exec \"$@\"")
+    let helper = try eventually("the helper") {
+      guardian.process.outputLines.first { $0.hasPrefix("helper ") }.flatMap {
+        Int32($0.dropFirst(7))
+      }
+    }
+    _ = try guardian.programPID(3)
+    #expect(isAlive(helper))
+    #expect(!guardian.process.errorText.contains("killed what was left"))
+    _ = try guardian.stop()
+    #expect(isAlive(helper))
+    kill(helper, SIGKILL)
+  }
+
   @Test func `goes before the next life starts`() throws {
     let scratch = Scratch()
     let file = scratch.path + "/pids"
