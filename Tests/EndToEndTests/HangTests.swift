@@ -9,7 +9,7 @@ struct HangTests {
     .split(separator: "\n", omittingEmptySubsequences: false)
     .firstIndex { $0.hasSuffix("// it hangs here") }.map { $0 + 1 }
 
-  private func judge(_ found: (report: Report, folder: String), signal: String) throws {
+  private func judge(_ found: (report: Report, folder: String), signal: String, words: String) throws {
     let report = found.report
     #expect(report.kind == .hang)
     #expect(report.ending.signal?.name == signal)
@@ -25,7 +25,7 @@ struct HangTests {
     #expect(report.threads.allSatisfy { !$0.crashed })
     let headline = text(found.folder + "/report.txt").split(separator: "\n")[0]
     #expect(
-      headline.hasPrefix("hang: no heartbeat for 1 s, in count_for_ever at lively.c:"),
+      headline.hasPrefix("hang: \(words), in count_for_ever at lively.c:"),
       "\(headline)")
   }
 
@@ -35,7 +35,7 @@ struct HangTests {
       command: [Place.fixture("lively"), "spin"])
     #expect(try guardian.end() == 134)
     let found = try guardian.report("the report of the hang", seconds: 5)
-    try judge(found, signal: "SIGABRT")
+    try judge(found, signal: "SIGABRT", words: "no heartbeat for 1 s")
     #expect(text(found.folder + "/report.txt").contains("watchdog timeout: no heartbeat for 1 s"))
   }
 
@@ -45,6 +45,8 @@ struct HangTests {
       command: [Place.fixture("lively"), "deaf"])
     try wait(for: "its start") { guardian.log.contains("pid ") }
     #expect(try guardian.stop() == 137)
-    try judge(try guardian.report("the report of the hang", seconds: 5), signal: "SIGKILL")
+    try judge(
+      try guardian.report("the report of the hang", seconds: 5), signal: "SIGKILL",
+      words: "it was still there 500 ms after SIGTERM")
   }
 }
