@@ -14,22 +14,27 @@
 #define SO_PASSRIGHTS 83
 #endif
 
-struct guardian_message guardian_receive(int socket, void *buffer, size_t size) {
+static struct guardian_message receive(int socket, void *buffer, size_t size, int flags, int room) {
   struct guardian_message message = {.bytes = -1};
   union {
     struct cmsghdr align;
     char bytes[CMSG_SPACE(sizeof(struct ucred)) +
-               CMSG_SPACE(sizeof(int) * GUARDIAN_MESSAGE_DESCRIPTORS)];
+               CMSG_SPACE(sizeof(int) * GUARDIAN_KEPT_DESCRIPTORS)];
   } control;
   struct iovec part = {buffer, size};
-  struct msghdr header = {
-      .msg_iov = &part, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
+  struct msghdr header = {.msg_iov = &part,
+                          .msg_iovlen = 1,
+                          .msg_control = &control,
+                          .msg_controllen = CMSG_SPACE(sizeof(struct ucred))};
+  if (room > 0)
+    header.msg_controllen = sizeof control;
   do
-    message.bytes = recvmsg(socket, &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    message.bytes = recvmsg(socket, &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC | flags);
   while (message.bytes < 0 && errno == EINTR);
   if (message.bytes < 0)
     return message;
-  message.truncated = (header.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0;
+  message.truncated = (header.msg_flags & MSG_TRUNC) != 0;
+  message.has_descriptors = (header.msg_flags & MSG_CTRUNC) != 0;
   for (struct cmsghdr *part = CMSG_FIRSTHDR(&header); part; part = CMSG_NXTHDR(&header, part)) {
     if (part->cmsg_level != SOL_SOCKET)
       continue;
@@ -41,28 +46,37 @@ struct guardian_message guardian_receive(int socket, void *buffer, size_t size) 
       message.uid = sender.uid;
     } else if (part->cmsg_type == SCM_RIGHTS) {
       int count = (int)(length / sizeof(int));
-      if (count > GUARDIAN_MESSAGE_DESCRIPTORS)
-        count = GUARDIAN_MESSAGE_DESCRIPTORS; /* cannot be: the buffer holds no more */
-      memcpy(message.descriptors, CMSG_DATA(part), (size_t)count * sizeof(int));
-      message.descriptor_count = count;
-      /* A socket that lingers would hold up whoever closes it last, which may be us. */
-      struct linger none = {0, 0};
-      for (int i = 0; i < count; i++)
-        setsockopt(message.descriptors[i], SOL_SOCKET, SO_LINGER, &none, sizeof none);
+      /* Without SO_PASSCRED the room for the sender holds some more. */
+      for (int i = 0; i < count; i++) {
+        int number;
+        memcpy(&number, CMSG_DATA(part) + (size_t)i * sizeof number, sizeof number);
+        if (i < GUARDIAN_KEPT_DESCRIPTORS)
+          message.descriptors[message.descriptor_count++] = number;
+        else
+          close(number);
+      }
     }
   }
   return message;
+}
+
+struct guardian_message guardian_receive(int socket, void *buffer, size_t size) {
+  return receive(socket, buffer, size, 0, GUARDIAN_KEPT_DESCRIPTORS);
+}
+
+struct guardian_message guardian_receive_text(int socket, void *buffer, size_t size, bool peek) {
+  return receive(socket, buffer, size, peek ? MSG_PEEK : 0, 0);
 }
 
 ssize_t guardian_send(int socket, const void *bytes, size_t size, const int *descriptors,
                       int count) {
   union {
     struct cmsghdr align;
-    char bytes[CMSG_SPACE(sizeof(int) * GUARDIAN_MESSAGE_DESCRIPTORS)];
+    char bytes[CMSG_SPACE(sizeof(int) * GUARDIAN_KEPT_DESCRIPTORS)];
   } control;
   struct iovec part = {(void *)bytes, size};
   struct msghdr header = {.msg_iov = &part, .msg_iovlen = 1};
-  if (count > GUARDIAN_MESSAGE_DESCRIPTORS) {
+  if (count > GUARDIAN_KEPT_DESCRIPTORS) {
     errno = EINVAL;
     return -1;
   }
@@ -178,6 +192,9 @@ int guardian_listen_packet(const char *path, int backlog) {
   int number = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (number < 0)
     return -1;
+  int no = 0;
+  /* An accepted socket has it from here: no client's descriptor is ever closed by us. Linux 6.16. */
+  setsockopt(number, SOL_SOCKET, SO_PASSRIGHTS, &no, sizeof no);
   /* Before `listen` nobody can connect, whatever the umask made of it. */
   if (with_address(number, path, false, bind) != 0 || chmod(path, 0600) != 0 ||
       listen(number, backlog) != 0) {
@@ -189,11 +206,12 @@ int guardian_listen_packet(const char *path, int backlog) {
   return number;
 }
 
-int guardian_connect_packet(const char *path) {
-  int number = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+int guardian_connect_packet(const char *path, int milliseconds) {
+  int number = socket(
+      AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | (milliseconds > 0 ? 0 : SOCK_NONBLOCK), 0);
   if (number < 0)
     return -1;
-  struct timeval limit = {.tv_sec = 1};
+  struct timeval limit = {milliseconds / 1000, milliseconds % 1000 * 1000};
   setsockopt(number, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
   if (with_address(number, path, false, connect) != 0) {
     int error = errno;
@@ -224,6 +242,8 @@ bool guardian_peer_is(int socket, const char *path) {
   size_t length = strnlen(address.sun_path, size - offsetof(struct sockaddr_un, sun_path));
   return length == strlen(path) && memcmp(address.sun_path, path, length) == 0;
 }
+
+void guardian_deafen(int socket) { shutdown(socket, SHUT_RD); }
 
 int guardian_accept(int socket) { return accept4(socket, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK); }
 

@@ -3,6 +3,7 @@
 #include <arpa/inet.h>
 #include <linux/kcmp.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <stddef.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -71,6 +72,25 @@ int guardian_listen_unix(const char *path, int backlog) {
   if (!path_address(path, &address))
     return -1;
   return listen_on((struct sockaddr *)&address, sizeof address, backlog);
+}
+
+bool guardian_still_listens(int socket) {
+  int listens = 0;
+  socklen_t size = sizeof listens;
+  if (getsockopt(socket, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) != 0 || !listens)
+    return false;
+  /* One of a path goes on saying so after a shutdown. */
+  struct pollfd state = {.fd = socket, .events = POLLRDHUP};
+  return poll(&state, 1, 0) == 0;
+}
+
+int guardian_listen_again(int socket, int backlog) {
+  if (listen(socket, backlog) != 0)
+    return -1;
+  if (guardian_still_listens(socket))
+    return 0;
+  errno = ENOTCONN;
+  return -1;
 }
 
 int guardian_somebody_listens(const char *path) {

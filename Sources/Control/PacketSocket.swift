@@ -21,9 +21,14 @@ package final class PacketSocket {
     return PacketSocket(FileDescriptor(owning: raw))
   }
 
-  /// Waits at most a second where the other side's backlog is full.
-  package static func connect(_ path: String) throws(SystemError) -> PacketSocket {
-    let raw = try retrying("connect to", path) { unsafe guardian_connect_packet(path) }
+  /// Waits at most so long where the other side's backlog is full.
+  package static func connect(
+    _ path: String, within limit: Duration = .seconds(1)
+  ) throws(SystemError) -> PacketSocket {
+    let milliseconds = Int32(clamping: max(limit, .zero).nanoseconds / 1_000_000)
+    let raw = try retrying("connect to", path) {
+      unsafe guardian_connect_packet(path, milliseconds)
+    }
     return PacketSocket(FileDescriptor(owning: raw))
   }
 

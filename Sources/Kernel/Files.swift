@@ -217,6 +217,37 @@ package enum Files {
     }
   }
 
+  /// Throws unless only root and we can put something else in the place of a folder above this one,
+  /// by the path as it is written and by the one without links.
+  package static func checkAbove(_ path: String) throws(SystemError) {
+    var paths = [path]
+    if let real = unsafe realpath(path, nil) {
+      paths.append(unsafe String(cString: real))
+      unsafe free(real)
+    }
+    for path in paths {
+      var above = path
+      while let slash = above.lastIndex(of: "/"), above != "/" {
+        above = slash == above.startIndex ? "/" : String(above[..<slash])
+        try checkHolder(above)
+      }
+    }
+  }
+
+  /// In a folder with the sticky bit, as /tmp is, nobody can rename what is not his.
+  private static func checkHolder(_ path: String) throws(SystemError) {
+    let found = try status(path)
+    if found.user != 0 && found.user != geteuid() {
+      throw SystemError("trust a folder in that of another user", path, errno: EPERM)
+    }
+    let isOthers = found.mode & 0o002 != 0
+    // A group of root's, or, for who is not root, a group of his own.
+    let isGroups = found.mode & 0o020 != 0 && found.group != 0 && found.group != getegid()
+    if isOthers || isGroups, found.mode & S_ISVTX == 0 {
+      throw SystemError("trust a folder in one that others may write to", path, errno: EPERM)
+    }
+  }
+
   package static func exists(_ path: String) -> Bool { unsafe access(path, F_OK) == 0 }
 
   /// At most `limit` bytes.
@@ -232,21 +263,42 @@ package enum Files {
   }
 
   /// Replaces `path` in one step: readers see the old bytes or the new ones. With `durable` also
-  /// after a power loss.
+  /// after a power loss. The file has `mode` whatever the umask is. Whoever may write to the folder
+  /// can put nothing in the draft's place that would be written to.
   package static func replace(
     _ path: String, with bytes: [UInt8], mode: UInt32 = 0o600, durable: Bool = false
   ) throws(SystemError) {
-    let draft = path + ".new"
-    do {
-      let file = try FileDescriptor.open(
-        draft, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW, mode: mode)
-      try file.writeAll(bytes)
-      if durable { try file.synchronize() }
+    let slash = path.lastIndex(of: "/")
+    let name = String(path[(slash.map { path.index(after: $0) } ?? path.startIndex)...])
+    let above = slash.map { $0 == path.startIndex ? "/" : String(path[..<$0]) } ?? "."
+    let draft = name + ".new"
+    do throws(SystemError) {
+      let folder = try FileDescriptor.open(above, FileDescriptor.pathOnly | O_DIRECTORY)
+      let directory = folder.raw
+      _ = unsafe unlinkat(directory, draft, 0)
+      let number = try retrying("create", draft) {
+        unsafe openat(
+          directory, draft,
+          O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, mode)
+      }
+      let file = FileDescriptor(owning: number)
+      let status = try file.status()
+      if !status.isRegular || status.links != 1 {
+        throw SystemError("create", draft, errno: EEXIST)
+      }
+      do throws(SystemError) {
+        try file.writeAll(bytes)
+        try file.setPermissions(mode)
+        if durable { try file.synchronize() }
+      } catch {
+        _ = unsafe unlinkat(directory, draft, 0)
+        throw error
+      }
+      _ = try retrying("rename", draft) { unsafe renameat(directory, draft, directory, name) }
     } catch {
       remove(draft)
       throw SystemError("write", path, errno: error.errno)
     }
-    try rename(draft, to: path)
   }
 
   /// Writes over the beginning of a file that is there and at least as long: what it takes on the disk

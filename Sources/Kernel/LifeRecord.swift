@@ -111,6 +111,7 @@ package struct LifeRecord: Hashable, Sendable {
   package func marks(in folder: String) -> LifeMarks {
     var marks = LifeMarks(folder: folder)
     guard boot == Self.currentBoot else { return marks }
+    marks.since = start
     let holder = Processes.look(pid)
     if holder == nil || holder?.start == start {
       marks.group = LifeMarks.Group(number: pid, session: session)

@@ -9,10 +9,14 @@ package struct LifeMarks: Hashable, Sendable {
   /// The runtime folder. Marked is who has a channel below it: in the environment it was
   /// executed with, as its standard error, or mapped (the ring, through every fork).
   package var folder: String
+  /// The names of the channels that count; nil: all.
+  package var channels: Set<String>?
   /// The main process's group, if that number cannot be somebody else's by now.
   package var group: Group?
   /// A cgroup that holds nothing else; a path below /sys/fs/cgroup.
   package var cgroup: String?
+  /// When its main process started, in clock ticks since boot: who is older is looked into last.
+  package var since: UInt64?
 
   /// A process group with the session it belongs to: no other session can enter it.
   package struct Group: Hashable, Sendable {
@@ -38,8 +42,12 @@ package struct LifeMarks: Hashable, Sendable {
   /// Whether `text` names something in a channel below the folder.
   package func isChannel(_ text: String) -> Bool {
     guard text.hasPrefix(folder + "/") else { return false }
-    let name = text.dropFirst(folder.utf8.count + 1).prefix { $0 != "/" }
-    return name.utf8.count == Self.channelDigits
+    let name = String(text.dropFirst(folder.utf8.count + 1).prefix { $0 != "/" })
+    return Self.isChannelName(name) && channels?.contains(name) ?? true
+  }
+
+  package static func isChannelName(_ name: String) -> Bool {
+    name.utf8.count == channelDigits
       && name.utf8.allSatisfy { (48...57).contains($0) || (97...102).contains($0) }
   }
 }
@@ -52,92 +60,25 @@ package struct TreeProcess: Hashable, Sendable {
   package let session: Int32
   /// Clock ticks since boot: with the pid it names a process for good.
   package let start: UInt64
+  /// Of its main thread.
   package let state: Character
+  /// Those that did not end, and the main one.
+  package let threads: Int32
 
   package struct Identity: Hashable, Sendable {
     package let pid: Int32
     package let start: UInt64
   }
   package var identity: Identity { Identity(pid: pid, start: start) }
-  package var isAlive: Bool { state != "Z" && state != "X" }
+  /// A main thread that has ended is a zombie as long as others go on.
+  package var isAlive: Bool { state != "X" && (state != "Z" || threads > 1) }
 }
 
 package enum ProcessTree {
-  /// Longer environments are not looked through to their end.
-  private static let environmentBytes = 2 << 20
-  private static let mapsBytes = 4 << 20
-
   /// Every process there is.
   package static func all() -> [TreeProcess] {
     ((try? Files.list("/proc", limit: 1 << 22)) ?? []).compactMap { name in
       Int32(name).flatMap(Processes.look)
-    }
-  }
-
-  /// The living ones that have a mark, and whatever stands below them or below `roots`.
-  /// Never the caller, who stands above it, or `sparing`.
-  package static func find(
-    _ marks: LifeMarks?, below roots: Set<Int32> = [], sparing: Set<Int32> = []
-  ) -> [TreeProcess] {
-    let all = all()
-    var parents: [Int32: Int32] = [:]
-    for process in all { parents[process.pid] = process.parent }
-    var spared = sparing
-    var above = getpid()
-    while above > 0, spared.insert(above).inserted || above == getpid() {
-      guard let next = parents[above], next != above else { break }
-      above = next
-    }
-    let inGroup = Set(marks?.cgroup.map(Cgroup.processes) ?? [])
-    var members = roots
-    for process in all where !spared.contains(process.pid) && process.isAlive {
-      if inGroup.contains(process.pid) || marks.map({ isMarked(process, $0) }) ?? false {
-        members.insert(process.pid)
-      }
-    }
-    // Downwards until nothing is added: a parent may come after its child in the list.
-    var grew = true
-    while grew {
-      grew = false
-      for process in all
-      where members.contains(process.parent) && !spared.contains(process.pid)
-        && members.insert(process.pid).inserted
-      {
-        grew = true
-      }
-    }
-    return all.filter { members.contains($0.pid) && $0.isAlive && !spared.contains($0.pid) }
-  }
-
-  private static func isMarked(_ process: TreeProcess, _ marks: LifeMarks) -> Bool {
-    if let group = marks.group, process.group == group.number, process.session == group.session {
-      return true
-    }
-    // A process of the kernel has no memory to look into.
-    if process.pid == 2 || process.parent == 2 { return false }
-    let folder = "/proc/\(process.pid)"
-    if let error = try? Files.readLink(folder + "/fd/2"), marks.isChannel(error) { return true }
-    if let environment = try? Files.read(folder + "/environ", limit: environmentBytes),
-      contains(environment, "\(LifeMarks.variable)=\(marks.folder)/")
-    {
-      return true
-    }
-    guard let maps = try? Files.read(folder + "/maps", limit: mapsBytes),
-      contains(maps, " \(marks.folder)/")
-    else { return false }
-    return String(decoding: maps, as: UTF8.self).split(separator: "\n").contains { line in
-      guard let slash = line.firstIndex(of: "/") else { return false }
-      return marks.isChannel(String(line[slash...])) && line.contains("/ring")
-    }
-  }
-
-  private static func contains(_ bytes: [UInt8], _ text: String) -> Bool {
-    let pattern = Array(text.utf8)
-    return unsafe bytes.withUnsafeBytes { bytes in
-      unsafe pattern.withUnsafeBytes { pattern in
-        unsafe guardian_contains(
-          bytes.baseAddress, bytes.count, pattern.baseAddress, pattern.count)
-      }
     }
   }
 
@@ -181,8 +122,11 @@ package enum ProcessTree {
   }
 
   /// Freezes, kills, and waits until nobody is left or the time is up. Blocks.
+  /// - Parameter findQuickly: whom a look at no process's memory shows: they are ended before
+  ///   anybody's is looked into.
   package static func end(
-    within limit: Duration, cgroup: String? = nil, _ find: () -> [TreeProcess]
+    within limit: Duration, cgroup: String? = nil, quickly findQuickly: () -> [TreeProcess],
+    _ find: () -> [TreeProcess]
   ) -> Outcome {
     let end = Clock.monotonic + limit
     var outcome = Outcome()
@@ -191,6 +135,10 @@ package enum ProcessTree {
         outcome.killed[process.identity] = Processes.name(of: process.pid) ?? "?"
       }
     }
+    let first = freeze(within: min(limit, .seconds(1)), findQuickly)
+    note(first)
+    if let cgroup { Cgroup.kill(cgroup) }
+    for process in first { signal(process, SIGKILL) }
     note(freeze(within: min(limit, .seconds(1)), find))
     var pause = Duration.milliseconds(1)
     while true {

@@ -83,7 +83,7 @@ package enum Processes {
   package static func zombieStatus(of pid: Int32, start: UInt64) -> WaitResult.How? {
     // The status stands as 0 for those who may not look (proc(5)).
     guard let fields = statFields(pid), fields.count > 49, fields[0] == "Z",
-      UInt64(fields[19]) == start, let status = Int32(fields[49]),
+      fields[17] == "1", UInt64(fields[19]) == start, let status = Int32(fields[49]),
       status != 0 || geteuid() == 0 || (try? Files.status("/proc/\(pid)"))?.user == geteuid()
     else { return nil }
     return WaitResult.How(waitStatus: status)
@@ -91,12 +91,47 @@ package enum Processes {
 
   /// One process of the moment.
   package static func look(_ pid: Int32) -> TreeProcess? {
-    guard let fields = statFields(pid), fields.count > 19, let state = fields[0].first,
-      let parent = Int32(fields[1]), let group = Int32(fields[2]), let session = Int32(fields[3]),
-      let start = UInt64(fields[19])
+    guard let bytes = try? Files.read("/proc/\(pid)/stat", limit: 2048),
+      let end = bytes.lastIndex(of: UInt8(ascii: ")"))
     else { return nil }
-    return TreeProcess(
-      pid: pid, parent: parent, group: group, session: session, start: start, state: state)
+    // Every process of the machine is looked at in a row: without texts.
+    var state: UInt8 = 0
+    var numbers: (parent: Int32, group: Int32, session: Int32, threads: Int32) = (0, 0, 0, 0)
+    var field = 0
+    var value: UInt64 = 0
+    for byte in bytes[min(end + 2, bytes.count)...] {
+      if (48...57).contains(byte) {
+        value = value &* 10 &+ UInt64(byte - 48)
+        continue
+      }
+      if byte != UInt8(ascii: " ") {
+        if field == 0 { state = byte }
+        continue
+      }
+      switch field {
+      case 1: numbers.parent = Int32(truncatingIfNeeded: value)
+      case 2: numbers.group = Int32(truncatingIfNeeded: value)
+      case 3: numbers.session = Int32(truncatingIfNeeded: value)
+      case 17: numbers.threads = Int32(truncatingIfNeeded: value)
+      case 19:
+        return TreeProcess(
+          pid: pid, parent: numbers.parent, group: numbers.group, session: numbers.session,
+          start: value, state: Character(Unicode.Scalar(state)), threads: numbers.threads)
+      default: break
+      }
+      field += 1
+      value = 0
+    }
+    return nil
+  }
+
+  /// A thread of the process that has memory and descriptors: those of its main thread are gone once
+  /// that has ended, although others go on.
+  package static func livingThread(of process: TreeProcess) -> Int32 {
+    if process.state != "Z" { return process.pid }
+    let threads = ((try? Files.list("/proc/\(process.pid)/task", limit: 4096)) ?? [])
+      .compactMap { Int32($0) }
+    return threads.first { $0 != process.pid } ?? process.pid
   }
 
   /// Fields of /proc/PID/stat behind the name, from the process's state on.
@@ -163,10 +198,7 @@ package enum Processes {
   /// The process's own name for itself, made printable.
   package static func name(of pid: Int32) -> String? {
     guard let bytes = try? Files.read("/proc/\(pid)/comm", limit: 64) else { return nil }
-    let text = String(decoding: bytes.prefix { $0 != 10 }, as: UTF8.self)
-    return String(
-      String.UnicodeScalarView(
-        text.unicodeScalars.map { $0.value < 32 || $0.value == 127 ? "?" : $0 }))
+    return Printable.text(bytes.prefix { $0 != 10 })
   }
 
   /// Whether `pid` stands below `ancestor`, by at most `limit` steps.

@@ -16,6 +16,16 @@ package struct Datagram {
   package let senderPID: Int32
   package let senderUID: UInt32
   package let descriptors: [SharedDescriptor]
+
+  fileprivate init(
+    _ message: guardian_message, _ bytes: [UInt8], descriptors: [SharedDescriptor]
+  ) {
+    self.bytes = bytes
+    truncated = message.truncated || !descriptors.isEmpty && message.has_descriptors
+    senderPID = message.pid
+    senderUID = message.uid
+    self.descriptors = descriptors
+  }
 }
 
 package enum Sockets {
@@ -52,8 +62,25 @@ package enum Sockets {
     )
   }
 
-  /// nil: nothing there now (or the other side is gone).
+  /// Of a socket that only guardian's own processes can send to. nil: nothing there now (or the other
+  /// side is gone).
   package static func receive(_ socket: borrowing FileDescriptor, limit: Int) -> Datagram? {
+    guard let message = receiveMessage(socket, limit: limit) else { return nil }
+    return Datagram(
+      message.raw, message.bytes,
+      descriptors: message.numbers.map { SharedDescriptor(FileDescriptor(owning: $0)) })
+  }
+
+  /// The same; the descriptors are the caller's to close.
+  static func receiveNumbers(
+    _ socket: borrowing FileDescriptor, limit: Int
+  ) -> (bytes: [UInt8], numbers: [Int32])? {
+    receiveMessage(socket, limit: limit).map { ($0.bytes, $0.numbers) }
+  }
+
+  private static func receiveMessage(
+    _ socket: borrowing FileDescriptor, limit: Int
+  ) -> (raw: guardian_message, bytes: [UInt8], numbers: [Int32])? {
     var buffer = [UInt8](repeating: 0, count: limit)
     let raw = socket.raw
     var message = unsafe buffer.withUnsafeMutableBytes {
@@ -64,10 +91,42 @@ package enum Sockets {
     let numbers = unsafe withUnsafeBytes(of: &message.descriptors) {
       unsafe Array($0.bindMemory(to: Int32.self).prefix(count))
     }
-    return Datagram(
-      bytes: Array(buffer[..<message.bytes]), truncated: message.truncated,
-      senderPID: message.pid, senderUID: message.uid,
-      descriptors: numbers.map { SharedDescriptor(FileDescriptor(owning: $0)) })
+    return (message, Array(buffer[..<message.bytes]), numbers)
+  }
+
+  package enum FromStranger {
+    case nothing
+    case datagram(Datagram)
+    /// It waits still, with its descriptors: `Errands.take` takes it.
+    case withDescriptors(Datagram)
+  }
+
+  /// Of a socket that anybody may send to: no descriptor of a stranger ever gets into this process,
+  /// where closing it may wait for ever.
+  package static func receiveFromStranger(_ socket: Int32, limit: Int) -> FromStranger {
+    guard let first = receiveText(socket, limit: limit, peek: true) else { return .nothing }
+    if first.hasDescriptors { return .withDescriptors(first.datagram) }
+    guard let taken = receiveText(socket, limit: limit, peek: false) else { return .nothing }
+    return .datagram(taken.datagram)
+  }
+
+  private static func receiveText(
+    _ socket: Int32, limit: Int, peek: Bool
+  ) -> (datagram: Datagram, hasDescriptors: Bool)? {
+    var buffer = [UInt8](repeating: 0, count: limit)
+    let message = unsafe buffer.withUnsafeMutableBytes {
+      unsafe guardian_receive_text(socket, $0.baseAddress, $0.count, peek)
+    }
+    if message.bytes < 0 { return nil }
+    return (
+      Datagram(message, Array(buffer[..<message.bytes]), descriptors: []),
+      message.has_descriptors
+    )
+  }
+
+  /// Whether a datagram waits.
+  static func isWaiting(at socket: Int32) -> Bool {
+    receiveText(socket, limit: 1, peek: true) != nil
   }
 }
 

@@ -12,15 +12,24 @@ package struct Sweep {
   package let scope: Scope
   /// The life that was running, if a file says so.
   package let record: LifeRecord?
+  /// Those that were there: what the next guardian starts meanwhile is not to be swept away.
+  private let channels: Set<String>
+  private let scan = TreeScan()
+  /// Of looking into memory, in one pass.
+  private static let patience = Duration.seconds(5)
 
   package init(folder: String, scope: Scope) {
     self.folder = folder
     self.scope = scope
     record = LifeRecord.read(in: folder)
+    channels = Set(
+      ((try? Files.list(folder)) ?? []).filter(LifeMarks.isChannelName)
+        + (record.map { [$0.channel] } ?? []))
   }
 
   /// Who is to be ended now.
-  package func find() -> [TreeProcess] {
+  /// - Parameter isQuick: without those that only their memory could show.
+  package func find(isQuick: Bool = false) -> [TreeProcess] {
     switch scope {
     case .process: return record?.process.map { [$0] } ?? []
     case .group:
@@ -32,15 +41,18 @@ package struct Sweep {
       }
     case .tree:
       let main = record?.process
-      return ProcessTree.find(
-        record?.marks(in: folder) ?? LifeMarks(folder: folder),
-        below: main.map { [$0.pid] } ?? [])
+      var marks = record?.marks(in: folder) ?? LifeMarks(folder: folder)
+      marks.channels = channels
+      return scan.find(
+        marks, below: main.map { [$0.pid] } ?? [], patience: isQuick ? nil : Self.patience)
     }
   }
 
   /// Blocks until they are gone or the time is up.
   package func end(within limit: Duration) -> ProcessTree.Outcome {
-    ProcessTree.end(within: limit, cgroup: scope == .tree ? livingCgroup : nil, find)
+    ProcessTree.end(
+      within: limit, cgroup: scope == .tree ? livingCgroup : nil,
+      quickly: { find(isQuick: true) }, { find() })
   }
 
   private var livingCgroup: String? {

@@ -1,6 +1,7 @@
 // Encodable values → JSON text (RFC 8259) without Foundation, because guardian itself writes
 // reports. Knows nothing of reports. Keys come in the order in which a type encodes them;
 // dictionaries are sorted, so that equal values give equal bytes.
+import Kernel
 
 /// A JSON value whose members keep their order.
 package indirect enum JSONValue: Hashable, Sendable {

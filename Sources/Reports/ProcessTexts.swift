@@ -22,15 +22,25 @@ package struct ProcessTexts: Hashable, Sendable {
   package var pressure: [String: [UInt8]] = [:]
   package init() {}
 
+  /// The files that the kernel reads from the process's own memory: that may take as long as the
+  /// process likes.
+  package static let ofMemory: [(name: String, limit: Int)] = [
+    ("environ", 256 << 10), ("maps", ReportLimits.procTextBytes),
+  ]
+
   /// Reads what can be read; what cannot is left empty. `pid` in guardian's own namespace.
-  package static func read(pid: Int32) -> ProcessTexts {
+  /// - Parameter readMemory: how those of `ofMemory` are read: their path, and at most so many bytes.
+  package static func read(
+    pid: Int32, memory readMemory: (String, Int) -> [UInt8] = { ProcessTexts.file($0, limit: $1) }
+  ) -> ProcessTexts {
     var texts = ProcessTexts()
     let folder = "/proc/\(pid)/"
     texts.status = file(folder + "status", limit: 16 << 10)
     texts.limits = file(folder + "limits", limit: 8 << 10)
-    texts.environ = file(folder + "environ", limit: 256 << 10)
     texts.cgroup = file(folder + "cgroup", limit: 8 << 10)
-    texts.maps = file(folder + "maps", limit: ReportLimits.procTextBytes)
+    let memory = ofMemory.map { readMemory(folder + $0.name, $0.limit) }
+    texts.environ = memory[0]
+    texts.maps = memory[1]
     texts.openFiles = entries(folder + "fd").count
     for thread in entries(folder + "task").prefix(ReportLimits.namedThreads) {
       guard let id = Int32(thread) else { continue }

@@ -1,17 +1,6 @@
 // Hostile bytes → text, and text → something that a terminal may be shown. Pure; knows
 // nothing of reports.
-
-extension Unicode.Scalar {
-  /// What could move a cursor, start an escape sequence, hide text or turn its direction.
-  package var isUnsafeToShow: Bool {
-    switch value {
-    case 0..<0x20, 0x7f..<0xa0: true
-    case 0x200b, 0x200e, 0x200f, 0x2028...0x202e, 0x2060...0x2069, 0xfeff, 0xfff9...0xfffb: true
-    case 0xe0000...0xe007f: true
-    default: false
-    }
-  }
-}
+import Kernel
 
 package enum SafeText {
   /// Invalid UTF-8 becomes U+FFFD; the text is cut at `limit` bytes, on a character's border,

@@ -10,8 +10,8 @@ final class Channel {
   let life: UInt32
   /// Empty: there is none, and nothing can reach guardian by it.
   let folder: String
-  let bell: FileDescriptor
-  let notify: FileDescriptor
+  let bell: StrangersSocket
+  let notify: StrangersSocket
   /// Standard error.
   let errors: ProgramOutput
   /// Standard output, where it goes through guardian.
@@ -24,9 +24,11 @@ final class Channel {
   private var sizeGuard: EventSource?
 
   /// Under `runtime`, which others may pass through but not read.
+  /// - Parameter takesDescriptors: whether they may come with a message to the notify socket.
   init(
     life: UInt32, runtime: String, captureTimeout: Duration, readinessPipe: Bool,
-    streams: StandardStreams, user: Launch.User, loop: EventLoop, mayBeTerminal: Bool = true
+    streams: StandardStreams, user: Launch.User, loop: EventLoop, takesDescriptors: Bool = true,
+    mayBeTerminal: Bool = true
   ) throws(SystemError) {
     self.life = life
     folder = runtime + "/" + Randomness.hex(bytes: 16)
@@ -34,8 +36,9 @@ final class Channel {
     do {
       ring = try FileDescriptor.open(folder + "/ring", O_RDWR | O_CREAT | O_EXCL)
       noRing = try Channel.begin(ring, life: life, captureTimeout: captureTimeout)
-      bell = try Sockets.bindDatagram(folder + "/bell", mode: 0o666)
-      notify = try Sockets.bindDatagram(folder + "/notify", mode: 0o666, descriptors: true)
+      bell = StrangersSocket(try Sockets.bindDatagram(folder + "/bell", mode: 0o666))
+      notify = StrangersSocket(
+        try Sockets.bindDatagram(folder + "/notify", mode: 0o666, descriptors: takesDescriptors))
       readiness = readinessPipe ? try ReadinessPipe(folder: folder) : nil
       errors = try ProgramOutput(
         folder: folder, stream: .stderr, sink: streams.error, reader: streams.reader, user: user,
@@ -90,8 +93,8 @@ final class Channel {
     folder = ""
     noRing = error
     ring = try FileDescriptor.open("/dev/null", O_RDWR)
-    bell = try Sockets.silent()
-    notify = try Sockets.silent()
+    bell = StrangersSocket(try Sockets.silent())
+    notify = StrangersSocket(try Sockets.silent())
     readiness = readinessPipe ? try ReadinessPipe(folder: nil) : nil
     errors = try ProgramOutput(
       folder: nil, stream: .stderr, sink: streams.error, reader: streams.reader, user: user,
@@ -120,9 +123,10 @@ final class Channel {
     try ring.write(
       RingHeaderEncoder.guardianPID(getpid()), at: Int64(RingLayout.Header.guardianPID))
     Files.remove(folder + "/bell")
-    bell = try Sockets.bindDatagram(folder + "/bell", mode: 0o666)
+    bell = StrangersSocket(try Sockets.bindDatagram(folder + "/bell", mode: 0o666))
     Files.remove(folder + "/notify")
-    notify = try Sockets.bindDatagram(folder + "/notify", mode: 0o666, descriptors: true)
+    notify = StrangersSocket(
+      try Sockets.bindDatagram(folder + "/notify", mode: 0o666, descriptors: true))
     readiness = nil
     errors = try ProgramOutput(
       adopting: folder, stream: .stderr, sink: streams.error, reader: streams.reader, loop: loop)
@@ -141,8 +145,8 @@ final class Channel {
     self.folder = folder
     noRing = nil
     self.ring = FileDescriptor(owning: ring)
-    self.bell = FileDescriptor(owning: bell)
-    self.notify = FileDescriptor(owning: notify)
+    self.bell = StrangersSocket(FileDescriptor(owning: bell))
+    self.notify = StrangersSocket(FileDescriptor(owning: notify))
     self.readiness = readiness.map { ReadinessPipe(resuming: $0) }
     self.errors = errors
     self.output = output
@@ -240,6 +244,13 @@ final class Channel {
     let bytes = unsafe withUnsafeBytes(of: &one) { unsafe Array($0) }
     try? ring.write(bytes, at: offset)
   }
+}
+
+/// A socket that strangers send to: what waits in it when it is closed holds nobody up here.
+final class StrangersSocket {
+  let raw: Int32
+  init(_ descriptor: consuming FileDescriptor) { raw = descriptor.release() }
+  deinit { Errands.closeSocket(raw) }
 }
 
 /// The pipe of `--ready fd:N`, as s6 has it: the program writes a newline when it is ready.

@@ -46,8 +46,10 @@ package enum ExecutableLookup {
   package static func decide(_ path: String, user: UInt32, depth: Int = 0) -> HandlerDecision {
     // A file that cannot be read is left to exec; nothing is known, and the preload is harmless
     // where the loader cannot take it.
-    guard let file = try? FileDescriptor.open(path, O_RDONLY | O_NONBLOCK),
-      let status = try? file.status(), status.isRegular,
+    guard let found = try? Files.look(at: Array(path.utf8), follow: true),
+      // Opening alone would make a device act.
+      let status = try? found.status(), status.isRegular,
+      let file = try? found.openedForReading(),
       let head = try? file.read(count: 4096, at: 0)
     else { return .preload }
 

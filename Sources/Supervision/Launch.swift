@@ -203,15 +203,3 @@ package struct Launch {
     return Child(pid: result.pid, pidfd: FileDescriptor(owning: result.pidfd))
   }
 }
-
-/// Bytes of a stranger, fit for a message on a terminal.
-enum Printable {
-  static func text(_ bytes: some Sequence<UInt8>, limit: Int = 200) -> String {
-    let text = String(decoding: Array(bytes.prefix(limit)), as: UTF8.self)
-    return String(
-      String.UnicodeScalarView(
-        text.unicodeScalars.map {
-          $0.value < 32 || (127..<160).contains($0.value) ? "?" : $0
-        }))
-  }
-}

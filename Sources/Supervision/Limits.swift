@@ -46,6 +46,13 @@ enum Limit {
   static let reportersWaiting = 64
   /// Crashed descendants watched until they die.
   static let descendantsWatched = 64
+  /// Of those with descriptors: each costs a process.
+  static let errandsPerTurn = 32
+  /// For looking into the memory of the machine's processes, in one pass: meanwhile nothing else
+  /// happens.
+  static let scanPatience = Duration.milliseconds(500)
+  /// What KILL may take for a helper of guardian's own until it is left to itself.
+  static let killPatience = Duration.seconds(1)
   /// A notify message; systemd's own limit is a page.
   static let notifyBytes = 4096
   /// STATUS= text that is passed on.

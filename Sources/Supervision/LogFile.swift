@@ -27,6 +27,9 @@ final class LogFile: ProgramSink {
   private var lossIsTold = false
   private var lastTold: Duration?
   private var lastAttempt: Duration?
+  /// When it could not be rotated, beyond what it may grow, and when it was said that it grows.
+  private var lastFailure: Duration?
+  private var lastGrowth: Duration?
 
   /// - Parameter path: absolute.
   init(_ path: String, complain: @escaping (String) -> Void) {
@@ -114,8 +117,9 @@ final class LogFile: ProgramSink {
       }
       let piece = fitting(rest)
       if piece.isEmpty {
-        rotate()
-        continue
+        if rotate() { continue }
+        lost += UInt64(rest.count)
+        return
       }
       put(piece)
       rest = rest.dropFirst(piece.count)
@@ -189,20 +193,39 @@ final class LogFile: ProgramSink {
   // MARK: rotation
 
   /// Killed between two steps it leaves a gap in the numbers or a draft, which the next one takes.
-  private func rotate() {
+  /// - Returns: false: it cannot be rotated, and has grown as much as it may.
+  private func rotate() -> Bool {
+    if let lastFailure, Clock.monotonic - lastFailure < Limit.sinkRetry { return false }
     do {
       // Somebody may have cut it.
       if let now = try file?.status().size, UInt64(clamping: now) < size {
         size = UInt64(clamping: now)
-        return
+        return true
       }
       try rotateNow()
       threshold = limit
+      lastFailure = nil
+      return true
     } catch {
-      complain("\(error): '\(path)' grows on")
-      let (next, tooMuch) = size.addingReportingOverflow(limit ?? .max)
-      threshold = tooMuch ? nil : next
+      let most = (limit ?? .max).multipliedReportingOverflow(by: 2)
+      // It was tried there already.
+      if !most.overflow, size >= most.partialValue || threshold == most.partialValue {
+        lastFailure = Clock.monotonic
+        tell("\(error): '\(path)' is twice as long as it should be: what follows is lost")
+        return false
+      }
+      threshold = most.overflow ? nil : most.partialValue
+      tellGrowth("\(error): '\(path)' grows on")
+      return true
     }
+  }
+
+  /// Lines may be longer than a limit that is small, and each is a reason to try again.
+  private func tellGrowth(_ text: String) {
+    let now = Clock.monotonic
+    if let lastGrowth, now - lastGrowth < Limit.sinkComplaintPause { return }
+    lastGrowth = now
+    complain(text)
   }
 
   private func rotateNow() throws(SystemError) {
@@ -215,9 +238,13 @@ final class LogFile: ProgramSink {
       return
     }
     // Before anything is moved: without room for a new one the old one stays.
-    let draft = name + ".new"
-    _ = unsafe unlinkat(folder, draft, 0)
-    let number = try retrying("create", path + ".new") {
+    var free = name + ".new"
+    // What lies there and is no file is the program's: another name will do.
+    if unsafe unlinkat(folder, free, 0) != 0, errno != ENOENT {
+      free = name + "." + Randomness.hex(bytes: 8) + ".new"
+    }
+    let draft = free
+    let number = try retrying("create", self.folder + "/" + draft) {
       unsafe openat(
         folder, draft, O_WRONLY | O_APPEND | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0o640)
     }

@@ -54,7 +54,6 @@ final class MetricsFile {
       }
       // The collector reads names that end in .prom: the draft must not.
       try Files.replace(path, with: Array(metrics.text.utf8), mode: 0o644)
-      try Files.setPermissions(path, 0o644)
       hasComplained = false
     } catch {
       if hasComplained { return }

@@ -1,5 +1,6 @@
 // What a program says on its notify socket (sd_notify(3)). Bounded text of a stranger: a line that
 // is not understood is left out, never an error.
+import Kernel
 
 package struct NotifyMessage: Hashable {
   package var ready = false

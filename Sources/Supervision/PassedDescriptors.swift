@@ -21,7 +21,7 @@ final class ListeningSockets {
   private(set) var stored: [(passed: PassedDescriptor, watches: Bool)] = []
   /// How many of them, the first ones, the service manager passed.
   private var passedCount = 0
-  private var addresses: [String] = []
+  private var addresses: [ListenAddress] = []
   /// What is to be said about them.
   private(set) var warning: String?
   /// Sockets in the file system that guardian made: they go with it.
@@ -39,7 +39,7 @@ final class ListeningSockets {
   var passed: ArraySlice<PassedDescriptor> { all.prefix(passedCount) }
   /// Those that guardian opened itself.
   var opened: [(address: String, descriptor: Int32)] {
-    zip(addresses, all.dropFirst(passedCount)).map { ($0, $1.descriptor.raw) }
+    zip(addresses, all.dropFirst(passedCount)).map { ($0.text, $1.descriptor.raw) }
   }
 
   /// - Parameters:
@@ -49,7 +49,7 @@ final class ListeningSockets {
     _ addresses: [ListenAddress], name: String, handed: [String: Int32] = [:]
   ) throws(SystemError) {
     for address in addresses {
-      self.addresses.append(address.text)
+      self.addresses.append(address)
       if let raw = handed[address.text] {
         all.append(
           PassedDescriptor(name: name, descriptor: SharedDescriptor(FileDescriptor(owning: raw))))
@@ -61,21 +61,25 @@ final class ListeningSockets {
       if all.count >= Configuration.listenLimit {
         throw SystemError("listen on", address.text, errno: EMFILE)
       }
-      let raw: Int32
-      switch address {
-      case .tcp(let address):
-        raw = unsafe guardian_listen_tcp(address.host, address.port, Limit.listenBacklog)
-      case .unix(let path):
-        try Self.removeStale(path, address)
-        raw = unsafe guardian_listen_unix(path, Limit.listenBacklog)
-      }
-      if raw < 0 { throw SystemError("listen on", address.text, errno: errno) }
-      all.append(
-        PassedDescriptor(name: name, descriptor: SharedDescriptor(FileDescriptor(owning: raw))))
-      if case .unix(let path) = address, let status = try? Files.status(path, follow: false) {
-        files.append((path, status.device, status.inode))
-      }
+      all.append(PassedDescriptor(name: name, descriptor: try listen(on: address)))
     }
+  }
+
+  private func listen(on address: ListenAddress) throws(SystemError) -> SharedDescriptor {
+    let raw: Int32
+    switch address {
+    case .tcp(let address):
+      raw = unsafe guardian_listen_tcp(address.host, address.port, Limit.listenBacklog)
+    case .unix(let path):
+      try Self.removeStale(path, address)
+      raw = unsafe guardian_listen_unix(path, Limit.listenBacklog)
+    }
+    if raw < 0 { throw SystemError("listen on", address.text, errno: errno) }
+    let socket = SharedDescriptor(FileDescriptor(owning: raw))
+    if case .unix(let path) = address, let status = try? Files.status(path, follow: false) {
+      files.append((path, status.device, status.inode))
+    }
+    return socket
   }
 
   private func takeInherited(_ environment: Environment, _ takesStored: Bool) {
@@ -121,6 +125,27 @@ final class ListeningSockets {
     {
       Files.remove(path)
     }
+  }
+
+  /// Listens again on those that a program shut down: whoever has one may do that to all who have it.
+  /// - Returns: which these were, and why one cannot be had again.
+  func revive() -> [(address: String, error: SystemError?)] {
+    var told: [(address: String, error: SystemError?)] = []
+    for (index, address) in addresses.enumerated() {
+      let place = passedCount + index
+      let socket = all[place].descriptor.raw
+      if guardian_still_listens(socket) { continue }
+      if guardian_listen_again(socket, Limit.listenBacklog) == 0 {
+        told.append((address.text, nil))
+        continue
+      }
+      do {
+        let fresh = try listen(on: address)
+        all[place] = PassedDescriptor(name: all[place].name, descriptor: fresh)
+        told.append((address.text, nil))
+      } catch { told.append((address.text, error)) }
+    }
+    return told
   }
 
   /// When guardian leaves. Only what is still ours.
@@ -172,22 +197,32 @@ final class DescriptorStore {
 
   var all: [PassedDescriptor] { entries.map(\.passed) }
 
-  /// false: there is no room; it is closed.
-  func keep(_ descriptor: SharedDescriptor, name: String, watches: Bool) -> Bool {
+  /// - Parameter number: of the kind that `Errands.take` lets through.
+  /// - Returns: false: there is no room; it is the caller's still.
+  func keep(_ number: Int32, name: String, watches: Bool) -> Bool {
     // A program that gives the same ones in every life must not fill the store.
     if entries.contains(where: {
-      $0.passed.name == name && guardian_same_file($0.passed.descriptor.raw, descriptor.raw)
+      $0.passed.name == name && guardian_same_file($0.passed.descriptor.raw, number)
     }) {
+      // The other one is open still: this is not the last close, which alone could wait.
+      close(number)
       return true
     }
     if entries.count >= Limit.storedDescriptors { return false }
+    return keep(SharedDescriptor(FileDescriptor(owning: number)), name: name, watches: watches)
+  }
+
+  /// One that was kept before this binary was executed.
+  @discardableResult
+  func keep(_ descriptor: SharedDescriptor, name: String, watches: Bool) -> Bool {
+    let number = descriptor.raw
     var entry = Entry(passed: PassedDescriptor(name: name, descriptor: descriptor))
     if watches {
       // Nothing is asked for: only an end or an error is told. Files cannot be watched, and
       // have no other side.
-      entry.source = try? loop.watch(descriptor.raw, events: 0) { [unowned self] events in
+      entry.source = try? loop.watch(number, events: 0) { [unowned self] events in
         if events & (EPOLLHUP.rawValue | EPOLLERR.rawValue) != 0 {
-          entries.removeAll { $0.passed.descriptor === descriptor }
+          drop { $0.passed.descriptor.raw == number }
         }
       }
     }
@@ -197,8 +232,7 @@ final class DescriptorStore {
 
   /// What hung up just now, before the loop could tell.
   func dropHungUp() {
-    if entries.isEmpty { return }
-    entries.removeAll { entry in
+    drop { entry in
       if entry.source == nil { return false }
       var state = pollfd(fd: entry.passed.descriptor.raw, events: 0, revents: 0)
       guard unsafe poll(&state, 1, 0) == 1 else { return false }
@@ -206,5 +240,28 @@ final class DescriptorStore {
     }
   }
 
-  func remove(_ name: String) { entries.removeAll { $0.passed.name == name } }
+  func remove(_ name: String) { drop { $0.passed.name == name } }
+
+  /// When guardian leaves: its own end would close them.
+  func removeAll() { drop { _ in true } }
+
+  /// The last who closes a socket may have to wait until it is empty, or until what lies in it is
+  /// closed: that is not us.
+  private func drop(_ isGone: (Entry) -> Bool) {
+    var left: [Entry] = []
+    var copies: [Int32] = []
+    for entry in entries {
+      if !isGone(entry) {
+        left.append(entry)
+        continue
+      }
+      // Before its number ends: the loop knows it by that.
+      entry.source?.cancel()
+      // With a copy open, the end of the entry is not the last close.
+      let copy = fcntl(entry.passed.descriptor.raw, F_DUPFD_CLOEXEC, 3)
+      if copy >= 0 { copies.append(copy) }
+    }
+    entries = left
+    Errands.close(copies)
+  }
 }

@@ -42,6 +42,12 @@ final class RunningLife {
   var isKilled = false
   /// Those that it reached, and their names.
   var killed: [TreeProcess.Identity: String] = [:]
+  /// What was found out about the machine's processes, where it was adopted.
+  let scan = TreeScan()
+  /// When its process started, in clock ticks since boot; nil: not known.
+  var startTicks: UInt64?
+  /// Its memory could not be read in time: it is not tried again.
+  var holdsReaders = false
   /// The rest of it is looked at again after so long.
   var treePause = Duration.milliseconds(5)
   var stopAsked = false
@@ -168,6 +174,10 @@ final class Helper {
   /// The capture's result comes here; it has a time limit.
   var result: SharedDescriptor?
   var limit: EventLoop.Timer?
+  /// KILL was sent.
+  var isOverdue = false
+  /// It hangs in the kernel: nobody waits for it any more.
+  var isAbandoned = false
 
   init(_ child: Child, _ work: Work) {
     self.child = child

@@ -126,7 +126,7 @@ extension Supervisor {
     do { pidfd = try Processes.open(record.pid) } catch { pidfd = nil }
     let process = pidfd == nil ? nil : record.process
     if process == nil { pidfd = nil }
-    let environment = ((try? Files.read("/proc/\(record.pid)/environ", limit: 2 << 20)) ?? [])
+    let environment = (Errands.read([("/proc/\(record.pid)/environ", 2 << 20)])?.first ?? [])
       .split(separator: 0).map(Array.init)
     let held: FileDescriptor
     if let pidfd {
@@ -141,6 +141,7 @@ extension Supervisor {
       notifies: notifies)
     life.startedWall = record.wall
     life.startedBoot = .nanoseconds(record.sinceBoot)
+    life.startTicks = record.start
     life.isAdopted = process?.parent != getpid()
     life.hasGroup = record.marks(in: instance.runtimeDirectory).group != nil
     life.cgroup = record.cgroup.isEmpty ? nil : record.cgroup

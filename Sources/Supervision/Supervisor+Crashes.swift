@@ -13,7 +13,20 @@ extension Supervisor {
 
   func bells(of life: RunningLife) {
     for _ in 0..<Limit.datagramsPerTurn {
-      guard let datagram = Sockets.receive(life.channel.bell, limit: 64) else { return }
+      let datagram: Datagram
+      switch Sockets.receiveFromStranger(life.channel.bell.raw, limit: 64) {
+      case .nothing: return
+      case .datagram(let found): datagram = found
+      case .withDescriptors(let found):
+        // Before Linux 6.16 nothing keeps them away.
+        guard Errands.take(from: life.channel.bell.raw, room: 0) != nil else {
+          sayOnce(
+            "bell", "\(configuration.name) stuffs its bell: its crashes are not heard any more")
+          life.bell = nil
+          return
+        }
+        datagram = found
+      }
       guard let bell = RingBell(datagram.bytes), datagram.senderPID > 0 else { continue }
       // The handler counts its own runs; who rings by hand is not captured for ever.
       life.bells += 1
@@ -89,7 +102,7 @@ extension Supervisor {
         startedWall: life.startedWall))
     // What /proc knows and the process's end will take away: before the helper starts, which has
     // the higher priority and may release the program before we have our turn again.
-    incident.process = ProcessTexts.read(pid: incident.pid)
+    incident.process = texts(of: incident, life)
     noteSender(incident, life)
     let limit = limit ?? configuration.captureTimeout
     var launch = Launch()
@@ -112,9 +125,17 @@ extension Supervisor {
       let helper = Helper(child, .capture(incident, life))
       helper.result = ends.0
       helper.limit = try? loop.timer(CLOCK_MONOTONIC) { [unowned self, unowned helper] in
-        incident.defects.append("the snapshot took longer than \(limit.milliseconds) ms")
-        helper.child.signal(SIGKILL)
-        if let slot = incident.slot { life.channel.release(slot: slot) }
+        if helper.isOverdue {
+          // It hangs in the kernel, over the program's memory or a file system of its making.
+          helper.isAbandoned = true
+          captureOver(incident, life)
+        } else {
+          helper.isOverdue = true
+          incident.defects.append("the snapshot took longer than \(limit.milliseconds) ms")
+          helper.child.signal(SIGKILL)
+          if let slot = incident.slot { life.channel.release(slot: slot) }
+          helper.limit?.set(after: Limit.killPatience)
+        }
         settle()
       }
       helper.limit?.set(after: limit)
@@ -123,6 +144,25 @@ extension Supervisor {
     } catch {
       return without("no snapshot: \(error.words(launch))")
     }
+  }
+
+  /// Environment and mappings are read through the process's own memory, which can be made to hang:
+  /// not by guardian itself.
+  private func texts(of incident: OpenIncident, _ life: RunningLife) -> ProcessTexts {
+    let folder = "/proc/\(incident.pid)"
+    var read: [String: [UInt8]] = [:]
+    if !life.holdsReaders {
+      let wanted = ProcessTexts.ofMemory
+      if let found = Errands.read(wanted.map { ("\(folder)/\($0.name)", $0.limit) }) {
+        for (file, text) in zip(wanted, found) { read["\(folder)/\(file.name)"] = text }
+      } else {
+        life.holdsReaders = true
+      }
+    }
+    if life.holdsReaders {
+      incident.defects.append("its environment and memory map could not be read in time")
+    }
+    return ProcessTexts.read(pid: incident.pid) { path, _ in read[path] ?? [] }
   }
 
   /// Raised before its first instruction: beside 31 busy threads on two processors a helper that
@@ -160,6 +200,7 @@ extension Supervisor {
   func helperEnded(_ helper: Helper, _ result: WaitResult) {
     switch helper.work {
     case .capture(let incident, let life):
+      if helper.isAbandoned { return }
       helper.limit?.disarm()
       if let result = helper.result,
         let message = Sockets.receive(result.descriptor, limit: CaptureSummary.maximumBytes)
@@ -241,7 +282,9 @@ extension Supervisor {
       settle()
     }
     descendants[sender] = watched
-    let busy = helpers.values.filter { if case .capture = $0.work { true } else { false } }.count
+    let busy = helpers.values.filter {
+      if case .capture = $0.work { !$0.isAbandoned } else { false }
+    }.count
     if busy < Limit.capturesAtOnce {
       capture(incident, life, thread: bell.tid, limit: nil)
     } else if capturesWaiting.count < Limit.capturesWaiting {

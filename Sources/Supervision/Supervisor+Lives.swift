@@ -35,6 +35,7 @@ extension Supervisor {
     } else if channel.folder.isEmpty, let error = channel.noRing {
       handler = .none("\(error)")
     }
+    reviveSockets()
     let passed = passedDescriptors
     var environment = command.environment(
       life: number, channel: channel.folder,
@@ -109,6 +110,16 @@ extension Supervisor {
     }
   }
 
+  /// A program may shut its listening socket down (shutdown(2)), and with it everybody's.
+  private func reviveSockets() {
+    for (address, error) in sockets.revive() {
+      let words = error.map { "cannot be listened on again: \($0)" } ?? "is listened on again"
+      sayOnce(
+        "listen \(address)",
+        "\(configuration.name) shut its listening socket \(address) down: it \(words)")
+    }
+  }
+
   func watch(_ life: RunningLife) {
     life.channel.guardSize(loop)
     life.bell = try? loop.watch(life.channel.bell.raw) { [unowned self, unowned life] _ in
@@ -152,6 +163,7 @@ extension Supervisor {
     life.health?.stop()
     let signal = machine.policy.stopSignal.rawValue
     signalMain(life, signal)
+    life.scan.renew()
     if configuration.killMode == .tree { signalStrays(signal) }
     // A stopped process would not see it.
     signalMain(life, SIGCONT)
@@ -184,6 +196,8 @@ extension Supervisor {
       } else if let keys, keys.pid == result.pid {
         keys.finish()
         self.keys = nil
+      } else if Errands.ended(result.pid) {
+        _ = Processes.take(result.pid)
       } else if let helper = helpers.removeValue(forKey: result.pid) {
         _ = Processes.take(result.pid)
         helperEnded(helper, result)

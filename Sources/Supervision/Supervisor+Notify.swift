@@ -6,25 +6,57 @@ import Policy
 
 extension Supervisor {
   func notifications(of life: RunningLife) {
+    let socket = life.channel.notify.raw
+    var errands = 0
     for _ in 0..<Limit.datagramsPerTurn {
-      guard let datagram = Sockets.receive(life.channel.notify, limit: Limit.notifyBytes + 1)
-      else { return }
-      // Whatever comes of the message, its descriptors are closed with it, unless they are kept.
-      guard !datagram.truncated, !life.hasEnded, datagram.senderPID > 0,
-        belongs(datagram.senderPID, to: life)
-      else { continue }
-      heed(NotifyMessage(datagram.bytes), datagram.descriptors, life)
+      let datagram: Datagram
+      let hasDescriptors: Bool
+      switch Sockets.receiveFromStranger(socket, limit: Limit.notifyBytes + 1) {
+      case .nothing: return
+      case .datagram(let found):
+        datagram = found
+        hasDescriptors = false
+      case .withDescriptors(let found):
+        datagram = found
+        hasDescriptors = true
+      }
+      let isBelieved =
+        !datagram.truncated && !life.hasEnded && datagram.senderPID > 0
+        && belongs(datagram.senderPID, to: life)
+      let message = NotifyMessage(datagram.bytes)
+      var taken = Errands.Taken()
+      if hasDescriptors {
+        errands += 1
+        let room = isBelieved && message.storesDescriptors ? Limit.storedDescriptors : 0
+        guard errands <= Limit.errandsPerTurn,
+          let found = Errands.take(from: socket, room: room)
+        else {
+          if Errands.isFull {
+            sayOnce(
+              "errands",
+              "\(configuration.name) sends descriptors that cannot be closed: "
+                + "its messages wait until they are")
+          }
+          break
+        }
+        taken = found
+      }
+      // Whatever comes of the message, its descriptors end with it, unless they are kept.
+      if isBelieved { heed(message, taken, life) } else { Errands.close(taken.kept) }
     }
-    // There is more than anybody sends: others have their turn.
+    // There is more than anybody sends, or it cannot be taken now: others have their turn.
     pauseNotifications(of: life)
   }
 
   private func heed(
-    _ message: NotifyMessage, _ descriptors: [SharedDescriptor], _ life: RunningLife
+    _ message: NotifyMessage, _ taken: Errands.Taken, _ life: RunningLife
   ) {
-    if message.barrier { return }
+    if message.barrier {
+      Errands.close(taken.kept)
+      return
+    }
     if let pid = message.mainPID, pid != life.pid { takeMain(pid, life) }
-    keep(descriptors, message, life)
+    keep(taken, message, life)
     if let status = message.status { life.statusText = status.isEmpty ? nil : status }
     if message.stopping { life.saysStopping = true }
     if message.reloading, !life.isReloading, forwarded.take() {
@@ -49,7 +81,8 @@ extension Supervisor {
       life.triggered = true
       feed(.watchdogTriggered(life.number))
     }
-    if let extra = message.extendTimeout {
+    // A deadline is put off for a program that was told where to ask for it.
+    if life.notifies, let extra = message.extendTimeout {
       feed(.extendTimeout(life.number, extra))
       tellExtension(extra)
     }
@@ -63,7 +96,9 @@ extension Supervisor {
     for _ in 0..<64 {
       guard let above = Processes.parent(of: current) else { return false }
       if above == life.pid || above == life.child.pid { return true }
-      if above == getpid() { return helpers[current] == nil }
+      if above == getpid() {
+        return helpers[current] == nil && !Errands.pids.contains(current)
+      }
       if above <= 1 { return false }
       current = above
     }
@@ -87,7 +122,7 @@ extension Supervisor {
     }
     // Opened, and then looked at again: the number may have gone to somebody else between.
     guard let pidfd = try? Processes.open(pid), belongs(pid, to: life),
-      let state = Processes.state(of: pid), state != "Z", state != "X"
+      Processes.look(pid)?.isAlive ?? false
     else { return refuse("which has ended") }
     watchMain(Child(pid: pid, pidfd: pidfd), of: life)
     say(
@@ -113,29 +148,40 @@ extension Supervisor {
   }
 
   private func keep(
-    _ descriptors: [SharedDescriptor], _ message: NotifyMessage, _ life: RunningLife
+    _ taken: Errands.Taken, _ message: NotifyMessage, _ life: RunningLife
   ) {
     if message.removesDescriptors {
       if let name = message.descriptorName {
         kept.remove(name)
         if storing.take() { manager.dropStored(name) }
       }
+    }
+    guard message.storesDescriptors, !message.removesDescriptors else {
+      Errands.close(taken.kept)
       return
     }
-    guard message.storesDescriptors else { return }
-    for descriptor in descriptors {
-      let name = message.descriptorName ?? "stored"
+    let name = message.descriptorName ?? "stored"
+    var beyond: [SharedDescriptor] = []
+    for descriptor in taken.kept {
       let before = kept.all.count
-      if kept.keep(descriptor, name: name, watches: message.watchesDescriptors) {
-        if kept.all.count > before, storing.take() {
-          manager.store(descriptor.raw, name: name, watches: message.watchesDescriptors)
-        }
-      } else {
-        sayOnce(
-          "store",
-          "\(configuration.name) gives more than \(Limit.storedDescriptors) descriptors to keep: "
-            + "the others are closed")
+      if !kept.keep(descriptor, name: name, watches: message.watchesDescriptors) {
+        beyond.append(descriptor)
+      } else if kept.all.count > before, storing.take() {
+        manager.store(descriptor.raw, name: name, watches: message.watchesDescriptors)
       }
+    }
+    Errands.close(beyond)
+    if taken.refused > 0 {
+      sayOnce(
+        "store kinds",
+        "\(configuration.name) gives a descriptor to keep that is neither a socket, a pipe, memory "
+          + "nor an event: it is closed, since a use of it might wait for ever")
+    }
+    if taken.beyond > 0 || !beyond.isEmpty {
+      sayOnce(
+        "store",
+        "\(configuration.name) gives more than \(Limit.storedDescriptors) descriptors to keep: "
+          + "the others are closed")
     }
   }
 

@@ -349,7 +349,7 @@ extension Supervisor {
         switch $0.work {
         case .reporter, .giveUp: true
         case .sweep, .check: false
-        case .capture(let incident, _): incident.ending != nil
+        case .capture(let incident, _): incident.ending != nil && !$0.isAbandoned
         case .probe: false
         }
       }

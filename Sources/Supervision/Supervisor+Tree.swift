@@ -38,7 +38,7 @@ extension Supervisor {
 
   /// Descendants that left the group, orphans, which came to us, and what an adopted life left.
   func strays() -> [TreeProcess] {
-    var own = Set(helpers.keys)
+    var own = Set(helpers.keys).union(Errands.pids)
     if let keys { own.insert(keys.pid) }
     if let life, !life.reaped, !life.hasOtherMain { own.insert(life.pid) }
     var found = Descendants.ofThisProcess().filter { !own.contains($0) && !isBystander($0) }
@@ -59,10 +59,12 @@ extension Supervisor {
     var processes = found.compactMap(Processes.look).filter(\.isAlive)
     if let life = awaitedTree ?? life, life.isAdopted {
       // Its orphans did not come to us: they are known by what it gave them.
-      processes += ProcessTree.find(
-        marks(of: life), sparing: own.union(seen).union([life.pid]))
+      processes += life.scan.find(
+        marks(of: life), sparing: own.union(seen).union([life.pid]),
+        patience: Limit.scanPatience)
     }
-    return processes
+    if abandoned.isEmpty { return processes }
+    return processes.filter { !abandoned.contains($0.identity) }
   }
 
   /// A child that guardian had before it started anything: whoever executed it left it behind (an
@@ -75,6 +77,7 @@ extension Supervisor {
   func marks(of life: RunningLife) -> LifeMarks {
     var marks = LifeMarks(folder: instance.runtimeDirectory)
     marks.cgroup = life.cgroup
+    marks.since = life.startTicks
     return marks
   }
 
@@ -83,7 +86,8 @@ extension Supervisor {
     if Processes.isDescendant(pid, of: getpid()) { return true }
     return life.isAdopted
       && (Processes.isDescendant(pid, of: life.pid)
-        || ProcessTree.find(marks(of: life)).contains { $0.pid == pid })
+        || life.scan.find(marks(of: life), patience: Limit.scanPatience)
+          .contains { $0.pid == pid })
   }
 
   // MARK: killing
@@ -91,18 +95,18 @@ extension Supervisor {
   /// Frozen first: who stands still forks no more, and nobody loses his place in the tree.
   private func killStrays(_ life: RunningLife) {
     let left = strays()
-    // The usual case, on the way to a restart: nobody is there.
-    if left.isEmpty { return }
     func remember(_ processes: [TreeProcess]) {
       for process in processes where life.killed[process.identity] == nil {
         life.killed[process.identity] = Processes.name(of: process.pid) ?? "?"
       }
     }
-    // At once and without a race, where the kernel offers it.
+    // At once and without a race, where the kernel offers it; also who cannot be seen.
     if let cgroup = life.cgroup {
       remember(left)
       Cgroup.kill(cgroup)
     }
+    // The usual case, on the way to a restart: nobody is there.
+    if left.isEmpty { return }
     let found = ProcessTree.freeze(within: Limit.freezePatience, strays)
     remember(found)
     for process in found { ProcessTree.signal(process, SIGKILL) }
@@ -124,6 +128,7 @@ extension Supervisor {
       return
     }
     take(life)
+    life.scan.renew()
     awaitedTree = life
     checkTree()
     if awaitedTree === life, !life.stopAsked, life.leftCleanly, configuration.killMode == .tree {
@@ -167,12 +172,15 @@ extension Supervisor {
       "life \(number.rawValue): cannot end "
         + (left.isEmpty ? "what is left of it" : ProcessTree.words(left))
         + "; going on without it", .normal)
+    // The next life's end is not to wait for them again.
+    abandoned = abandoned.filter { Processes.startTime(of: $0.pid) == $0.start }
+    abandoned.formUnion(left.map(\.identity))
     if let life {
-      // KILL was sent to them, and they are there.
+      // One that stays cannot be said to have been killed.
       for process in left { life.killed[process.identity] = nil }
       nameKilled(life)
-      // Its report is made from what is known of it.
-      ended[number] = life
+      // Its ending is still to be told, and with it what was found out before.
+      ended[number] = life.hasEnded ? nil : life
     }
     awaitedTree = nil
     if self.life?.number == number { self.life = nil }

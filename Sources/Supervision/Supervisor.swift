@@ -55,6 +55,8 @@ package final class Supervisor {
   /// The next life's channel, made ahead.
   var prepared: Channel?
   var awaitedTree: RunningLife?
+  /// What KILL did not end: a process that waits in the kernel may do so for ever.
+  var abandoned: Set<TreeProcess.Identity> = []
   var awaitsReporters = false
   var spawnFailedWords: [Life: String] = [:]
   var lastReport: ReportID?
@@ -214,6 +216,7 @@ package final class Supervisor {
       }
       try Files.makeDirectories(configuration.stateDirectory, mode: 0o700)
       try Files.checkOwner(configuration.stateDirectory)
+      try Files.checkAbove(configuration.stateDirectory)
       try store.checkOwners()
       stateIsOurs = true
     } catch {
@@ -318,6 +321,7 @@ package final class Supervisor {
     metricsFile?.write(metrics(isUp: false))
     streams.finish(within: .milliseconds(500))
     sockets.removeFiles()
+    kept.removeAll()
     endSweep()
     instance.removeLifeRecord()
     instance.removeChannels()
@@ -879,7 +883,7 @@ package final class Supervisor {
       life: number.rawValue, runtime: instance.runtimeDirectory,
       captureTimeout: configuration.captureTimeout, readinessPipe: configuration.readyByPipe,
       streams: streams, user: command.launch.user, loop: loop,
-      mayBeTerminal: configuration.onGuardianDeath == .kill)
+      takesDescriptors: notifies, mayBeTerminal: configuration.onGuardianDeath == .kill)
   }
 
   /// Sockets first, then what the program gave to keep.

@@ -22,9 +22,10 @@ struct GuardianPlace {
     case missing
   }
 
-  func connect() -> Contact {
+  func connect(within limit: Duration = .seconds(1)) -> Contact {
     do {
-      return .connected(try PacketSocket.connect(folder + "/" + ControlRequest.socketName))
+      return .connected(
+        try PacketSocket.connect(folder + "/" + ControlRequest.socketName, within: limit))
     } catch {
       switch error.errno {
       case ENOENT, ECONNREFUSED, ENOTDIR:
@@ -269,9 +270,11 @@ struct Guardians {
   /// What each says of itself.
   func statuses() -> [ControlStatus] {
     // All are asked before the first is waited for: one that is stuck costs its time once.
+    // The same for those that do not even take the question, of whom a stranger may have many.
+    let patience = Clock.monotonic + .seconds(1)
     var asked: [(GuardianPlace, Conversation?, ControlStatus?)] = []
     for place in places {
-      switch place.connect() {
+      switch place.connect(within: patience - Clock.monotonic) {
       case .connected(let socket):
         let talk = try? Conversation(place, socket, .status)
         asked.append((place, talk, talk == nil ? Self.stuck(place) : nil))

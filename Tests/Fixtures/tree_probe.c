@@ -6,6 +6,8 @@
  *                              their title
  *   tree_probe naked FILE      the same, executed anew without environment and standard error
  *   tree_probe stubborn FILE   the same, ignoring TERM, INT and HUP; the main process obeys
+ *   tree_probe leaderless FILE the same as stubborn; and its main thread ends, another goes on
+ *   tree_probe headless FILE   the main process goes on without its main thread
  *   tree_probe forks FILE N    a chain: each forks the next in a session of its own and leaves, N
  *                              times in all, then the last waits
  *   tree_probe bomb FILE N     each forks two, up to a depth of N, and all wait
@@ -17,11 +19,13 @@
 #include <fcntl.h>
 #include <grp.h>
 #include <netinet/in.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 extern char **environ;
@@ -42,6 +46,36 @@ static void note(void) {
 static void wait_for_ever(void) {
   for (;;)
     pause();
+}
+
+/* Says where it is once its main thread is a zombie. */
+static void *outlive(void *announce) {
+  char path[64], text[512];
+  snprintf(path, sizeof path, "/proc/%d/stat", (int)getpid());
+  for (;;) {
+    int number = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t length = read(number, text, sizeof text - 1);
+    close(number);
+    text[length > 0 ? length : 0] = 0;
+    char *end = strrchr(text, ')');
+    if (end && end[1] == ' ' && end[2] == 'Z')
+      break;
+    usleep(1000);
+  }
+  if (announce) {
+    printf("pid %d\n", (int)getpid());
+    fflush(stdout);
+  }
+  note();
+  wait_for_ever();
+  return NULL;
+}
+
+static void leave_a_thread(int announces) {
+  pthread_t thread;
+  if (pthread_create(&thread, NULL, outlive, announces ? &thread : NULL) != 0)
+    _exit(93);
+  syscall(SYS_exit, 0);
 }
 
 /* Returns in the grandchild only. */
@@ -127,14 +161,18 @@ int main(int count, char **words) {
   } else if (!strcmp(what, "noted")) {
     note();
     wait_for_ever();
-  } else if (!strcmp(what, "stubborn")) {
+  } else if (!strcmp(what, "stubborn") || !strcmp(what, "leaderless")) {
     if (in_grandchild()) {
       signal(SIGTERM, SIG_IGN);
       signal(SIGINT, SIG_IGN);
       signal(SIGHUP, SIG_IGN);
+      if (!strcmp(what, "leaderless"))
+        leave_a_thread(0);
       note();
       wait_for_ever();
     }
+  } else if (!strcmp(what, "headless")) {
+    leave_a_thread(1);
   } else if (!strcmp(what, "forks")) {
     if (fork() == 0)
       chain(number);

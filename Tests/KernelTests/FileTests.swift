@@ -20,6 +20,45 @@ import Testing
     #expect(!Files.exists(folder))
   }
 
+  @Test func `is replaced whatever lies in the draft's place, with its own permissions`() throws {
+    let (path, other) = (folder + "/file", folder + "/other")
+    try Files.replace(other, with: Array("precious".utf8))
+    _ = unsafe symlink(other, path + ".new")
+    try Files.replace(path, with: Array("first".utf8), mode: 0o666)
+    #expect(try Files.status(path, follow: false).isRegular)
+    #expect(try Files.status(path).permissions == 0o666)
+    try Files.makeFIFO(path + ".new", mode: 0o600)
+    try Files.replace(path, with: Array("second".utf8), mode: 0o644)
+    #expect(try Files.readText(path, limit: 100) == "second")
+    #expect(try Files.readText(other, limit: 100) == "precious")
+    #expect(try Files.status(other).permissions == 0o600)
+    try Files.makeDirectory(path + ".new")
+    let error = #expect(throws: SystemError.self) { try Files.replace(path, with: []) }
+    #expect(error?.description == "cannot write '\(path)': File exists")
+    try Files.removeDirectory(path + ".new")
+    Files.removeShallow(folder)
+  }
+
+  @Test func `in a folder that somebody else could put another in the place of is not trusted`()
+    throws
+  {
+    let inner = folder + "/above/inner"
+    try Files.makeDirectories(inner)
+    try Files.checkAbove(inner)
+    try Files.setPermissions(folder + "/above", 0o777)
+    let error = #expect(throws: SystemError.self) { try Files.checkAbove(inner) }
+    #expect(
+      error?.description
+        == "cannot trust a folder in one that others may write to '\(folder)/above': "
+        + "Operation not permitted")
+    // As /tmp is.
+    try Files.setPermissions(folder + "/above", 0o1777)
+    try Files.checkAbove(inner)
+    try Files.removeDirectory(inner)
+    try Files.removeDirectory(folder + "/above")
+    Files.removeShallow(folder)
+  }
+
   @Test func `that is missing is an error with operation, object and cause`() {
     let error = #expect(throws: SystemError.self) {
       _ = try FileDescriptor.open(folder + "/none", O_RDONLY)
@@ -97,6 +136,57 @@ import Testing
     #expect(Processes.name(of: pid) == ") Z 1 1")
     #expect(Processes.parent(of: pid) == getpid())
     #expect(Processes.state(of: pid) != "Z")
+    let found = Processes.look(pid)
+    #expect(found?.parent == getpid())
+    #expect(found?.start == Processes.startTime(of: pid))
+    #expect(found?.session == Processes.session(of: pid))
+    #expect(found?.group == Processes.processGroup(of: pid))
+    #expect(found?.threads == 1)
+    #expect(found?.isAlive == true)
+  }
+
+  @Test func `may give itself a name that no terminal should see`() {
+    #expect(Printable.text(Array("a\u{9b}b\u{202e}c\u{85}\u{1b}d".utf8)) == "a?b?c??d")
+  }
+
+  @Test func `is found by the marks in its memory`() throws {
+    let folder = "/tmp/gk-marks"
+    let mark = "GUARDIAN_CHANNEL=\(folder)/" + String(repeating: "0af9", count: 8)
+    let pids = try [
+      ["env", mark, "sh", "-c", "read line"], ["env", mark + "x/", "sh", "-c", "read line"],
+      ["env", "GUARDIAN_CHANNEL=\(folder)/0af9", "sh", "-c", "read line"],
+    ].map(start)
+    defer {
+      for pid in pids {
+        kill(pid, SIGKILL)
+        var status: Int32 = 0
+        _ = unsafe waitpid(pid, &status, 0)
+      }
+    }
+    let end = Clock.monotonic + .seconds(30)
+    for pid in pids {
+      while Processes.name(of: pid) != "sh" && Clock.monotonic < end { usleep(1000) }
+    }
+    func search(_ marks: LifeMarks) -> [Errands.Verdict] {
+      Errands.search(pids.map { ($0, $0) }, marks: marks, until: end)
+    }
+    var marks = LifeMarks(folder: folder)
+    #expect(search(marks) == [.marked, .marked, .unmarked])
+    marks.channels = [String(repeating: "0af8", count: 8), String(repeating: "0af9", count: 8)]
+    #expect(search(marks) == [.marked, .marked, .unmarked])
+    marks.channels = [String(repeating: "0af8", count: 8)]
+    #expect(search(marks) == [.unmarked, .unmarked, .unmarked])
+    #expect(search(LifeMarks(folder: "/tmp/gk")) == [.unmarked, .unmarked, .unmarked])
+  }
+
+  @Test func `is read by another, whole and no further than asked`() throws {
+    let texts = Errands.read(
+      [("/proc/self/stat", 5), ("/no/such/file", 9), ("/proc/filesystems", 1 << 20)],
+      within: .seconds(30))
+    #expect(texts?.count == 3)
+    #expect(texts?[0].count == 5)
+    #expect(texts?[1] == [])
+    #expect(try texts?[2] == Files.read("/proc/filesystems", limit: 1 << 20))
   }
 }
 

@@ -1,4 +1,5 @@
 import Glibc
+import Kernel
 import Policy
 import Reports
 import Ring

@@ -49,7 +49,7 @@ private func ended(_ pids: [Int32]) throws {
 @Suite struct `When guardian is killed` {
   let probe = Root.fixture("tree_probe")
 
-  @Test(arguments: ["double", "title", "stubborn"])
+  @Test(arguments: ["double", "title", "stubborn", "leaderless"])
   func `nothing of the program is left`(way: String) throws {
     let scratch = Scratch()
     let file = scratch.path + "/pids"
@@ -166,6 +166,21 @@ private func ended(_ pids: [Int32]) throws {
     #expect(try second.stop() == .exited(143))
     #expect(!isAlive(pid))
     #expect(try Files.list(second.runtime) == ["lock"])
+  }
+
+  @Test func `is taken over also when its main thread has ended`() throws {
+    let scratch = Scratch()
+    let command = [Root.fixture("tree_probe"), "headless", scratch.path + "/pids"]
+    let first = try Guardian(keep, command, in: scratch)
+    let pid = try first.programPID()
+    try orphan(first)
+    let second = try Guardian(keep, command, in: scratch)
+    try eventually("the word; it said: \(second.process.errorText)") {
+      second.process.errorText.contains("took over kept (life 1, pid \(pid))") ? true : nil
+    }
+    #expect(isAlive(pid))
+    #expect(try second.stop() == .exited(143))
+    #expect(!isAlive(pid))
   }
 
   @Test func `crashes with a whole report, and the counts go on`() throws {

@@ -300,6 +300,39 @@ private let lives = ["/bin/sh", "-c", "echo pid $$; exec sleep 1000"]
     #expect(try other.wait() == .exited(0) || other.wait() == .exited(143))
   }
 
+  @Test(.enabled(if: geteuid() == 0, "only root sees the guardians of others"))
+  func `waits for strangers that take no question together, not in turn`() throws {
+    let scratch = Scratch()
+    let crowd = try Process([
+      "python3", "-c",
+      """
+      import os, signal, socket, sys
+      def packet(): return socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+      kept = []
+      for number in range(20):
+        folder = f'{sys.argv[1]}/guardian/s{number}'
+        os.makedirs(folder)
+        listener = packet()
+        listener.bind(folder + '/control')
+        listener.listen(0)
+        kept.append(listener)
+        try:
+          while True:
+            kept.append(packet())
+            kept[-1].setblocking(False)
+            kept[-1].connect(folder + '/control')
+        except BlockingIOError: pass
+      print('full', flush=True)
+      signal.pause()
+      """, scratch.path,
+    ])
+    try eventually("full queues; \(crowd.errorText)") { crowd.outputLines.first.map { _ in true } }
+    let began = Clock.monotonic
+    let outcome = try control(["status"])
+    #expect(outcome.output.contains("s19"))
+    #expect(Clock.monotonic - began < .seconds(12))
+  }
+
   @Test(.enabled(if: geteuid() == 0))
   func `is not for other users`() throws {
     let guardian = try Guardian([], lives)

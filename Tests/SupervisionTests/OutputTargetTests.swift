@@ -169,6 +169,33 @@ private func eventuallyText(_ path: String, _ part: String) throws {
     #expect(complaints.count == 1)
     #expect(!Files.exists(log + ".new"))
   }
+
+  @Test func `that cannot rotate grow to twice their limit, and what follows is counted`() throws {
+    let scratch = Scratch()
+    let log = scratch.path + "/log"
+    try Files.makeDirectory(log + ".1")
+    try Files.replace(log + ".1/file", with: [])
+    let guardian = try Guardian(
+      ["--stdout", "file:\(log)", "--log-bytes", "10000", "--log-keep", "1"],
+      ["/usr/bin/seq", "1", "20000"], in: scratch)
+    #expect(try guardian.run() == .exited(0))
+    #expect(try Files.status(log).size <= 20_000 + 8192)
+    #expect(guardian.process.errorText.contains("what follows is lost"))
+    #expect(guardian.process.errorText.contains("bytes of the program's output were lost"))
+  }
+
+  @Test func `rotate although a folder has the draft's name`() throws {
+    let scratch = Scratch()
+    let log = scratch.path + "/log"
+    try Files.makeDirectory(log + ".new")
+    let guardian = try Guardian(
+      ["--stdout", "file:\(log)", "--log-bytes", "60000", "--log-keep", "1"],
+      ["/usr/bin/seq", "1", "20000"], in: scratch)
+    #expect(try guardian.run() == .exited(0))
+    #expect(text(log + ".1") + text(log) == (1...20000).map { "\($0)\n" }.joined())
+    #expect(
+      try Files.list(scratch.path).filter { $0.hasPrefix("log") } == ["log", "log.1", "log.new"])
+  }
 }
 
 @Suite struct `HUP` {

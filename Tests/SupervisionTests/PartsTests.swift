@@ -71,6 +71,19 @@ import Testing
     #expect(ExecutableLookup.decide("/usr/bin/ldd", user: 0) == .preload)
   }
 
+  @Test func `opens nothing that a script names but a plain file`() throws {
+    let scratch = Scratch()
+    let (script, fifo) = (scratch.path + "/script", scratch.path + "/fifo")
+    try Files.makeFIFO(fifo, mode: 0o600)
+    try Files.replace(script, with: Array("#!\(fifo)\n".utf8), mode: 0o755)
+    let watch = FileDescriptor(owning: inotify_init1(Int32(IN_NONBLOCK)))
+    #expect(inotify_add_watch(watch.raw, fifo, UInt32(IN_OPEN)) >= 0)
+    #expect(ExecutableLookup.decide(script, user: 0) == .preload)
+    var events = [UInt8](repeating: 0, count: 256)
+    let error = #expect(throws: SystemError.self) { _ = try watch.read(into: &events) }
+    #expect(error?.errno == EAGAIN)
+  }
+
   @Test func `is against a static executable, with the reason`() throws {
     // guardian-capture is one.
     #expect(

@@ -127,6 +127,37 @@ func freePort() throws -> UInt16 {
     #expect(try Files.readText(path, limit: 64) == "precious")
   }
 
+  @Test(arguments: ["tcp", "unix"])
+  func `is listened on again when a program shut it down`(kind: String) throws {
+    let scratch = Scratch()
+    let path = scratch.path + "/socket"
+    let port = try freePort()
+    let guardian = try Guardian(
+      ["--listen", kind == "tcp" ? "tcp:127.0.0.1:\(port)" : "unix:\(path)"],
+      [
+        "python3", "-c",
+        """
+        import os, socket
+        listener = socket.socket(fileno=3)
+        if os.environ['GUARDIAN_LIFE'] == '1':
+          listener.shutdown(socket.SHUT_RDWR)
+          os._exit(1)
+        print('pid', os.getpid(), flush=True)
+        client, _ = listener.accept()
+        client.recv(1)
+        client.sendall(b'here')
+        client.close()
+        listener.accept()
+        """,
+      ], in: scratch)
+    _ = try guardian.programPID()
+    let connection = kind == "tcp" ? Connection(port: port) : Connection(path: path)
+    #expect(connection?.ask() == "here")
+    #expect(guardian.process.errorText.contains("down: it is listened on again"))
+    #expect(try guardian.stop() == .exited(143))
+    #expect(!Files.exists(path))
+  }
+
   @Test func `that cannot be had is one clear line, and nothing is started`() throws {
     let port = try freePort()
     let address = "tcp:127.0.0.1:\(port)"

@@ -115,7 +115,7 @@ private func facts(_ guardian: Guardian) -> [Substring: Substring] {
   @Test(.enabled(if: isRoot))
   func `without the right to change it is a start that failed, with the step named`() throws {
     let scratch = Scratch()
-    try Files.setPermissions(scratch.path, 0o777)
+    try Files.setPermissions(scratch.path, 0o1777)
     let guardian = try Guardian(
       ["--user", "daemon", "--max-crashes", "0"], [probe, "ids"], in: scratch,
       wrapper: "exec setpriv --reuid nobody --regid nogroup --clear-groups \"$@\"")
@@ -129,7 +129,7 @@ private func facts(_ guardian: Guardian) -> [Substring: Substring] {
       ["--user", "nobody"], [probe, "ids"],
       in: { () -> Scratch in
         let other = Scratch()
-        _ = try? Files.setPermissions(other.path, 0o777)
+        _ = try? Files.setPermissions(other.path, 0o1777)
         return other
       }(), wrapper: "exec setpriv --reuid nobody --regid nogroup --clear-groups \"$@\"")
     #expect(try own.run() == .exited(0), "\(own.process.errorText)")
@@ -138,7 +138,7 @@ private func facts(_ guardian: Guardian) -> [Substring: Substring] {
   @Test(.enabled(if: isRoot))
   func `leaves no ambient capability of a guardian that is not root`() throws {
     let scratch = Scratch()
-    try Files.setPermissions(scratch.path, 0o777)
+    try Files.setPermissions(scratch.path, 0o1777)
     let guardian = try Guardian(
       ["--user", "nobody"], [probe, "ids"], in: scratch,
       wrapper: "exec setpriv --reuid daemon --regid daemon --clear-groups "
@@ -234,7 +234,7 @@ private func facts(_ guardian: Guardian) -> [Substring: Substring] {
       (["--limit", "nofile=10:99999999"], "setrlimit nofile=10:99999999: Operation not permitted"),
     ] {
       let scratch = Scratch()
-      try Files.setPermissions(scratch.path, 0o777)
+      try Files.setPermissions(scratch.path, 0o1777)
       let guardian = try Guardian(
         ["--max-crashes", "1", "--restart-delay", "1ms"] + options, [probe, "ids"], in: scratch,
         wrapper: "exec setpriv --reuid nobody --regid nogroup --clear-groups \"$@\"")

@@ -196,7 +196,4 @@ final class Guardian {
   }
 }
 
-func isAlive(_ pid: Int32) -> Bool {
-  guard let state = Processes.state(of: pid) else { return false }
-  return state != "Z" && state != "X"
-}
+func isAlive(_ pid: Int32) -> Bool { Processes.look(pid)?.isAlive ?? false }

@@ -68,6 +68,27 @@ private func processes(with word: String) -> [Int32] {
     #expect(try guardian.stop() == .exited(143))
   }
 
+  @Test func `goes also where its main thread has ended and another one goes on`() throws {
+    let scratch = Scratch()
+    let file = scratch.path + "/pids"
+    let guardian = try Guardian(
+      ["--stop-timeout", "300ms"], [probe, "leaderless", file], in: scratch)
+    func pids(_ count: Int) throws -> [Int32] {
+      try eventually("\(count) processes; \(guardian.process.errorText)") {
+        let text = (try? Files.readText(file, limit: 1 << 20)) ?? ""
+        let pids = text.split(separator: "\n").compactMap { Int32($0.dropFirst(4)) }
+        return pids.count == count ? pids : nil
+      }
+    }
+    let first = try pids(2)
+    kill(try guardian.programPID(), SIGSEGV)
+    let both = try pids(4)
+    #expect(!first.contains(where: isAlive))
+    #expect(try guardian.stop() == .exited(143))
+    #expect(!both.contains(where: isAlive))
+    #expect(guardian.process.errorText.contains("killed what was left of it: tree_probe (pid "))
+  }
+
   @Test func `goes while it keeps forking into new sessions`() throws {
     let scratch = Scratch()
     let file = scratch.path + "/pids"

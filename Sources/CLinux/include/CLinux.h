@@ -16,6 +16,7 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
+#include "errands.h"
 #include "handover.h"
 #include "linux_trace.h"
 #include "message.h"
