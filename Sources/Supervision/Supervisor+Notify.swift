@@ -161,13 +161,13 @@ extension Supervisor {
       return
     }
     let name = message.descriptorName ?? "stored"
-    var beyond: [SharedDescriptor] = []
-    for descriptor in taken.kept {
+    var beyond: [Int32] = []
+    for number in taken.kept {
       let before = kept.all.count
-      if !kept.keep(descriptor, name: name, watches: message.watchesDescriptors) {
-        beyond.append(descriptor)
+      if !kept.keep(number, name: name, watches: message.watchesDescriptors) {
+        beyond.append(number)
       } else if kept.all.count > before, storing.take() {
-        manager.store(descriptor.raw, name: name, watches: message.watchesDescriptors)
+        manager.store(number, name: name, watches: message.watchesDescriptors)
       }
     }
     Errands.close(beyond)
