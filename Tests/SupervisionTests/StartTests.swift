@@ -17,7 +17,7 @@ import Testing
     #expect(!text.contains("/lock") && text.contains(" 0 -> /dev/null"), "\(text)")
   }
 
-  @Test(arguments: [40, 56]) func `works within a low limit of descriptors`(limit: Int) throws {
+  @Test(arguments: [48, 60]) func `works within a low limit of descriptors`(limit: Int) throws {
     let guardian = try Guardian(
       ["--max-crashes", "0"], [Root.fixture("dies"), "null-read"],
       wrapper: "ulimit -n \(limit); exec \"$@\"")
