@@ -301,7 +301,8 @@ extension ServiceMachine {
     {
       return .signal(signal)
     }
-    if policy.leavesCleanWithZero, [.cleanExit, .cleanSignal].contains(policy.classify(lastEnding)) {
+    if policy.leavesCleanWithZero, [.cleanExit, .cleanSignal].contains(policy.classify(lastEnding))
+    {
       return .exit(0)
     }
     return .exit(lastEnding.exitCode)

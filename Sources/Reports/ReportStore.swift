@@ -75,11 +75,13 @@ package struct ReportStore<Calls: StoreCalls> {
 
   /// Snapshots of crashes whose guardian died before it wrote their report, oldest first.
   package func begun() -> [BegunIncident] {
-    ((try? calls.list(path(.partial))) ?? []).compactMap { ReportID($0) }.sorted().compactMap { id in
+    ((try? calls.list(path(.partial))) ?? []).compactMap { ReportID($0) }.sorted().compactMap {
+      id in
       let folder = path(.partial, id)
       guard let files = try? calls.list(folder), !files.contains("report.json"),
-        let bytes = (try? calls.read(
-          folder + "/" + BegunIncident.name, limit: BegunIncident.maximumBytes)) ?? nil
+        let bytes =
+          (try? calls.read(
+            folder + "/" + BegunIncident.name, limit: BegunIncident.maximumBytes)) ?? nil
       else { return nil }
       return BegunIncident(id, bytes)
     }

@@ -88,7 +88,8 @@ extension Supervisor {
         begun.signal.map { Ending.Status.signaled(Signal(rawValue: $0), coreDumped: false) }
         ?? .unknown
       incident.ending = (Ending(status: status), nil, begun.id.time)
-      incident.defects.append("guardian was killed before it saw the ending: only the snapshot is left")
+      incident.defects.append(
+        "guardian was killed before it saw the ending: only the snapshot is left")
       write(incident)
     }
     begun = []

@@ -144,7 +144,9 @@ extension Supervisor {
     // exec; behind all of that there is nothing.
     if upgrade.moment == nil {
       upgrade.moment = try? loop.whenIdle { [unowned self] in
-        guard let upgrade = self.upgrade, canHandOver, let standing = machine.standing else { return }
+        guard let upgrade = self.upgrade, canHandOver, let standing = machine.standing else {
+          return
+        }
         handOver(upgrade, standing)
       }
     }
@@ -284,7 +286,9 @@ extension Supervisor {
       handover.set("main-pid", life.main.pid)
       handover.keep("main-pidfd", life.main.pidfd.raw)
     }
-    if let readiness = life.channel.readiness { handover.keep("readiness", readiness.readingNumber) }
+    if let readiness = life.channel.readiness {
+      handover.keep("readiness", readiness.readingNumber)
+    }
     handover.keep("pidfd", life.child.pidfd.raw)
     handover.keep("ring", life.channel.ringNumber)
     handover.keep("bell", life.channel.bell.raw)

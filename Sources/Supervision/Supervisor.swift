@@ -390,12 +390,14 @@ package final class Supervisor {
     prepared = nil
     prepareLater()
     machine.adopt(
-      Self.policy(of: configuration, under: manager), identity: Identity.of(command: command, configuration: configuration))
+      Self.policy(of: configuration, under: manager),
+      identity: Identity.of(command: command, configuration: configuration))
     persist()
     return result
   }
 
-  static func policy(of configuration: Configuration, under manager: ServiceManager) -> RestartPolicy
+  static func policy(of configuration: Configuration, under manager: ServiceManager)
+    -> RestartPolicy
   {
     var policy = configuration.policy
     policy.leavesCleanWithZero = manager.isPresent
@@ -771,7 +773,8 @@ package final class Supervisor {
       }
       if !machine.isAskedToStop { manager.stopping(status: "stopping") }
       if case .waiting = machine.state {
-        say("\(configuration.name): stopped as asked before the next life began", .normal, LOG_NOTICE)
+        say(
+          "\(configuration.name): stopped as asked before the next life began", .normal, LOG_NOTICE)
       }
       feed(.terminate)
       return

@@ -9,7 +9,9 @@ struct HangTests {
     .split(separator: "\n", omittingEmptySubsequences: false)
     .firstIndex { $0.hasSuffix("// it hangs here") }.map { $0 + 1 }
 
-  private func judge(_ found: (report: Report, folder: String), signal: String, words: String) throws {
+  private func judge(_ found: (report: Report, folder: String), signal: String, words: String)
+    throws
+  {
     let report = found.report
     #expect(report.kind == .hang)
     #expect(report.ending.signal?.name == signal)

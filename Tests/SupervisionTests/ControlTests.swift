@@ -60,7 +60,8 @@ private let lives = ["/bin/sh", "-c", "echo pid $$; exec sleep 1000"]
 
 @Suite struct `Requests of two clients` {
   @Test func `are both answered when the one overtakes the other`() throws {
-    let guardian = try Guardian(["--stop-timeout", "1min"], [Root.fixture("spawn_probe"), "stubborn"])
+    let guardian = try Guardian(
+      ["--stop-timeout", "1min"], [Root.fixture("spawn_probe"), "stubborn"])
     let pid = try guardian.programPID()
     let first = try Process([guardianctl, "--runtime-directory", guardian.runtime, "stop"])
     try eventually("the stop") {
@@ -79,7 +80,6 @@ private let lives = ["/bin/sh", "-c", "echo pid $$; exec sleep 1000"]
     #expect(try guardian.run() == .exited(137))
   }
 }
-
 
 @Suite struct `guardianctl status` {
   @Test func `shows life, pid and use of a running program and leaves with 0`() throws {

@@ -94,7 +94,11 @@ private final class Copy {
 
   @Test func `keeps whoever follows the program's output`() throws {
     let copy = try Copy(
-      [], ["/bin/sh", "-c", "echo pid $$; trap 'echo heard >&2' USR1; while :; do sleep 1 & wait; done"])
+      [],
+      [
+        "/bin/sh", "-c",
+        "echo pid $$; trap 'echo heard >&2' USR1; while :; do sleep 1 & wait; done",
+      ])
     let pid = try copy.pid()
     let follower = try Process([
       Root.path + "/.build/release/guardianctl", "--runtime-directory", copy.runtime, "logs", "-f",
