@@ -403,17 +403,61 @@ package struct IncidentFolder<Calls: StoreCalls> {
         try write(&report, sync: sync)
       } catch  where error.errno == ENOSPC || error.errno == EDQUOT {
         let heavy = ["core", "ring", "maps"]
-        for name in heavy { try? calls.removeFile(path + "/" + name) }
+        for name in heavy { giveUp(path + "/" + name) }
         report.attachments.removeAll { heavy.contains($0.name) }
         let loss =
           "\(SystemError.text(error.errno)): the snapshot was removed to make room for the report"
         if !report.capture.defects.contains(loss) { report.capture.defects.append(loss) }
-        try write(&report, sync: sync)
+        try writeBeforeOlder(&report, sync: sync)
       }
     } catch {
       for name in ["report.txt.tmp", "report.json.tmp"] { try? calls.removeFile(path + "/" + name) }
       throw error
     }
+  }
+
+  /// Who died of what now is worth more than the memory of who died before, too.
+  private func writeBeforeOlder(_ report: inout Report, sync: Bool) throws(SystemError) {
+    var older = olderSnapshots()[...]
+    while true {
+      do {
+        return try write(&report, sync: sync)
+      } catch {
+        guard error.errno == ENOSPC || error.errno == EDQUOT, let core = older.popFirst() else {
+          throw error
+        }
+        giveUp(core)
+      }
+    }
+  }
+
+  /// Its room is free at once, also while a reporter has it open: that one leaves the plain report.
+  private func giveUp(_ file: String) {
+    if (try? calls.read(file, limit: 1)) ?? nil != nil { try? calls.write(file, [], sync: false) }
+    try? calls.removeFile(file)
+  }
+
+  /// The snapshots of final reports, the oldest first, then those of reports that are being made: their
+  /// reporter may have to do without.
+  private func olderSnapshots() -> [String] {
+    // `path` is `<store>/partial/<id>`.
+    let store = path.split(separator: "/", omittingEmptySubsequences: false).dropLast(2)
+      .joined(separator: "/")
+    func reports(_ folder: StoreFolder) -> [(id: ReportID, path: String)] {
+      let path = store + "/" + folder.rawValue
+      var found: [(id: ReportID, path: String)] = []
+      for name in (try? calls.list(path)) ?? [] {
+        if let id = ReportID(name), id != self.id { found.append((id, path + "/" + name)) }
+      }
+      return found
+    }
+    var final = StoreFolder.final.flatMap(reports)
+    final.sort { $0.id < $1.id }
+    var paths = final.map { $0.path + "/core" }
+    for report in reports(.partial).sorted(by: { $0.id < $1.id }) {
+      for name in ["core", "ring", "maps"] { paths.append(report.path + "/" + name) }
+    }
+    return paths
   }
 
   package func write(_ report: Report, sync: Bool = false) throws(SystemError) {
