@@ -60,8 +60,9 @@ import Testing
     #expect(second.process.outputLines.count == 1)
     #expect(second.process.errorText.contains("giving up"))
     let third = try Guardian(options, command, in: scratch)
-    try eventually("two lives of a new count") {
-      third.process.outputLines.count == 2 ? true : nil
+    try eventually("two lives of a new count, and the hour") {
+      third.process.outputLines.count == 2
+        && third.process.errorText.contains("restarting in ") ? true : nil
     }
     #expect(try third.stop() == .exited(143))
   }
@@ -154,7 +155,9 @@ import Testing
     let guardian = try Guardian(
       ["--restart-delay", "1h", "--restart-delay-max", "1h"],
       ["/bin/sh", "-c", "echo life; exit 1"])
-    try eventually("two lives") { guardian.process.outputLines.count == 2 ? true : nil }
+    try eventually("the hour") {
+      guardian.process.errorText.contains("restarting in ") ? true : nil
+    }
     #expect(try guardian.stop() == .exited(143))
   }
 
