@@ -25,3 +25,11 @@ extension Clock {
     _ = unsafe nanosleep(&wanted, nil)
   }
 }
+
+extension Duration {
+  /// Rounded up; at least 0.
+  package var milliseconds: Int64 {
+    let (seconds, attoseconds) = components
+    return max(0, seconds * 1000 + (attoseconds + 999_999_999_999_999) / 1_000_000_000_000_000)
+  }
+}

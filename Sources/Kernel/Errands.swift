@@ -64,7 +64,7 @@ package enum Errands {
     guard begun(pid) else { return nil }
     let answers = FileDescriptor(owning: end)
     var ready = pollfd(fd: answers.raw, events: Int16(POLLIN), revents: 0)
-    guard unsafe poll(&ready, 1, Int32(patience.wholeMilliseconds)) == 1,
+    guard unsafe poll(&ready, 1, Int32(patience.milliseconds)) == 1,
       let answer = Sockets.receiveNumbers(answers, limit: MemoryLayout<guardian_taken>.size),
       answer.bytes.count == MemoryLayout<guardian_taken>.size
     else {
@@ -182,7 +182,7 @@ package enum Errands {
       let left = end - Clock.monotonic
       if left <= .zero { return nil }
       var ready = pollfd(fd: pipe.raw, events: Int16(POLLIN), revents: 0)
-      _ = unsafe poll(&ready, 1, Int32(clamping: left.wholeMilliseconds))
+      _ = unsafe poll(&ready, 1, Int32(clamping: left.milliseconds))
     }
   }
 
@@ -231,13 +231,5 @@ package enum Errands {
       }
     }
     return verdicts
-  }
-}
-
-extension Duration {
-  /// Rounded up.
-  fileprivate var wholeMilliseconds: Int64 {
-    let (seconds, attoseconds) = components
-    return seconds * 1000 + (attoseconds + 999_999_999_999_999) / 1_000_000_000_000_000
   }
 }

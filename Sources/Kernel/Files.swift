@@ -1,4 +1,5 @@
 // Files by descriptor: opened, read in bounded pieces, written, replaced in one step.
+import CLinux
 import Glibc
 
 package struct FileStatus: Hashable, Sendable {
@@ -42,8 +43,8 @@ extension FileDescriptor {
     return FileDescriptor(owning: raw)
   }
 
-  /// O_PATH, which the C library shows to GNU programs only; the same on x86-64 and arm64.
-  package static let pathOnly: Int32 = 0o10000000
+  /// O_PATH, which the C library shows to GNU programs only.
+  package static var pathOnly: Int32 { guardian_open_path }
 
   /// Of a descriptor from `Files.look`: the same file, open for reading.
   package func openedForReading() throws(SystemError) -> FileDescriptor {
@@ -290,13 +291,12 @@ package enum Files {
         try file.writeAll(bytes)
         try file.setPermissions(mode)
         if durable { try file.synchronize() }
+        _ = try retrying("rename", draft) { unsafe renameat(directory, draft, directory, name) }
       } catch {
         _ = unsafe unlinkat(directory, draft, 0)
         throw error
       }
-      _ = try retrying("rename", draft) { unsafe renameat(directory, draft, directory, name) }
     } catch {
-      remove(draft)
       throw SystemError("write", path, errno: error.errno)
     }
   }
@@ -415,11 +415,10 @@ package enum Files {
     _ = try retrying("create the FIFO", path) { unsafe mkfifo(path, mode) }
   }
 
-  /// A pipe's two ends, close-on-exec.
+  /// A pipe's two ends, close-on-exec; the reading one, which is the first, does not block.
   package static func makePipe() throws(SystemError) -> (SharedDescriptor, SharedDescriptor) {
     var ends: [Int32] = [-1, -1]
-    _ = try retrying("create a pipe") { unsafe pipe(&ends) }
-    for end in ends { _ = fcntl(end, F_SETFD, FD_CLOEXEC) }
+    _ = try retrying("create a pipe") { unsafe guardian_pipe(&ends) }
     return (
       SharedDescriptor(FileDescriptor(owning: ends[0])),
       SharedDescriptor(FileDescriptor(owning: ends[1]))

@@ -269,13 +269,9 @@ final class ReadinessPipe {
       writing = try FileDescriptor.open(path, O_RDWR)
       return
     }
-    var ends: (Int32, Int32) = (-1, -1)
-    let result = unsafe withUnsafeMutablePointer(to: &ends) {
-      unsafe $0.withMemoryRebound(to: Int32.self, capacity: 2) { unsafe guardian_pipe($0) }
-    }
-    if result != 0 { throw SystemError("create a pipe", errno: errno) }
-    reading = FileDescriptor(owning: ends.0)
-    writing = FileDescriptor(owning: ends.1)
+    let (from, to) = try Files.makePipe()
+    reading = try from.descriptor.duplicate()
+    writing = try to.descriptor.duplicate()
   }
 
   /// Goes on with what was open before this program was executed.
@@ -299,11 +295,6 @@ final class ReadinessPipe {
 }
 
 extension Duration {
-  /// Rounded up; at least 0.
-  var milliseconds: Int64 {
-    let (seconds, attoseconds) = components
-    return max(0, seconds * 1000 + (attoseconds + 999_999_999_999_999) / 1_000_000_000_000_000)
-  }
   var seconds: Double {
     Double(components.seconds) + Double(components.attoseconds) / 1e18
   }

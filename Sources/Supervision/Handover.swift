@@ -221,7 +221,7 @@ extension Handover {
   private static let causes: [(String, Ending.Cause)] = [
     ("own", .own), ("out-of-memory", .outOfMemory), ("watchdog", .watchdog),
     ("start-timeout", .startTimeout), ("health", .health), ("stop-timeout", .stopTimeout),
-    ("detached", .detached),
+    ("detached", .detached), ("machine-down", .machineDown), ("guardian-died", .guardianDied),
   ]
 
   package mutating func set(_ ending: Ending) {

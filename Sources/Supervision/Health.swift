@@ -342,13 +342,13 @@ extension Supervisor {
   private func startProbe(
     _ line: String, _ life: RunningLife, _ result: @escaping (ProbeResult) -> Void
   ) throws(ProbeFailure) -> Probe {
-    var ends: (Int32, Int32) = (-1, -1)
-    let made = unsafe withUnsafeMutablePointer(to: &ends) {
-      unsafe $0.withMemoryRebound(to: Int32.self, capacity: 2) { unsafe guardian_pipe($0) }
-    }
-    if made != 0 { throw ProbeFailure(words: "no pipe: \(SystemError.text(errno))") }
-    let writing = FileDescriptor(owning: ends.1)
-    let probe = ExecProbe(FileDescriptor(owning: ends.0), loop: loop, result: result)
+    let writing: SharedDescriptor
+    let probe: ExecProbe
+    do {
+      let (from, to) = try Files.makePipe()
+      writing = to
+      probe = ExecProbe(try from.descriptor.duplicate(), loop: loop, result: result)
+    } catch { throw ProbeFailure(words: "no pipe: \(SystemError.text(error.errno))") }
     var launch = command.launch
     launch.path = Array("/bin/sh".utf8)
     launch.arguments = ["/bin/sh", "-c", line].map { Array($0.utf8) }

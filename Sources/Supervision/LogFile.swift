@@ -79,7 +79,7 @@ final class LogFile: ProgramSink {
   }
 
   private func openNow() throws(SystemError) {
-    let directory = try FileDescriptor.open(folder, guardian_open_path | O_DIRECTORY)
+    let directory = try FileDescriptor.open(folder, FileDescriptor.pathOnly | O_DIRECTORY)
     // Where the folder is the program's, it may have put a link, a FIFO or another name of a file
     // there that is not its own.
     let file = try retrying("open", path) {

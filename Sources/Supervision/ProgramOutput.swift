@@ -46,7 +46,6 @@ final class ProgramOutput {
       let (from, to) = try Files.makePipe()
       reading = try from.descriptor.duplicate()
       writing = try to.descriptor.duplicate()
-      try reading.setNonBlocking()
       return
     }
     let path = folder + "/" + stream.rawValue

@@ -204,8 +204,7 @@ package final class Supervisor {
     store = ReportStore(directory: configuration.stateDirectory + "/reports")
 
     let identity = Identity.of(command: command, configuration: configuration)
-    let bootID = ((try? Files.readText("/proc/sys/kernel/random/boot_id", limit: 64)) ?? "")
-      .filter { !$0.isWhitespace }
+    let bootID = LifeRecord.currentBoot
     let statePath = configuration.stateDirectory + "/" + StateFile.name
     var warning: String?
     var contents: StateFile.Contents?
@@ -844,6 +843,8 @@ package final class Supervisor {
       forgotStartUp = true
       unsafe guardian_signal_state_settle(&inherited)
       startSweep()
+      // Not when the first crash waits for its report.
+      newestReportTime = newestReportTime ?? store.newest()?.time
       if memory.isTold, let path = memory.path {
         // So that the kill of another process long ago is not taken for the program's.
         memoryEvents = try? loop.watchChanges(of: path) { [unowned self] in

@@ -39,6 +39,23 @@ import Testing
     Files.removeShallow(folder)
   }
 
+  @Test
+  func `that cannot be replaced leaves no draft, and touches nothing in the working directory`()
+    throws
+  {
+    // A folder in its place: the last step fails.
+    let name = "gk-" + Randomness.hex(bytes: 6)
+    try Files.makeDirectory(folder + "/" + name)
+    let bystander = Files.currentDirectory() + "/" + name + ".new"
+    try Files.replace(bystander, with: Array("somebody's".utf8))
+    defer { Files.remove(bystander) }
+    #expect(throws: SystemError.self) { try Files.replace(folder + "/" + name, with: [1]) }
+    #expect(try Files.list(folder) == [name])
+    #expect(try Files.readText(bystander, limit: 100) == "somebody's")
+    try Files.removeDirectory(folder + "/" + name)
+    Files.removeShallow(folder)
+  }
+
   @Test func `in a folder that somebody else could put another in the place of is not trusted`()
     throws
   {

@@ -84,18 +84,6 @@ import Testing
       ["/bin/sh", "-c", "setsid sleep 1000 & echo pid $!; echo said >&2; exit 1"])
     #expect(try guardian.run() == .exited(1))
     for number in 1...2 { kill(try guardian.programPID(number), SIGKILL) }
-    #expect(guardian.process.errorText.components("said\n") == 2)
-  }
-}
-
-extension String {
-  fileprivate func components(_ part: String) -> Int {
-    var count = 0
-    var rest = self[...]
-    while let range = rest.firstRange(of: part) {
-      count += 1
-      rest = rest[range.upperBound...]
-    }
-    return count
+    #expect(guardian.process.errorText.occurrences(of: "said\n") == 2)
   }
 }

@@ -197,3 +197,7 @@ final class Guardian {
 }
 
 func isAlive(_ pid: Int32) -> Bool { Processes.look(pid)?.isAlive ?? false }
+
+extension String {
+  func occurrences(of part: String) -> Int { ranges(of: part).count }
+}

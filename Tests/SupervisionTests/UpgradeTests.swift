@@ -106,7 +106,7 @@ private final class Copy {
     func hears(_ count: Int) throws {
       kill(pid, SIGUSR1)
       try eventually("\(count) lines; \(follower.errorText)") {
-        follower.outputText.components(of: "heard") >= count ? true : nil
+        follower.outputText.occurrences(of: "heard") >= count ? true : nil
       }
     }
     try eventually("that it follows") {
@@ -115,7 +115,7 @@ private final class Copy {
     }
     try copy.replace()
     #expect(try copy.upgrade().wait() == .exited(0))
-    try hears(follower.outputText.components(of: "heard") + 1)
+    try hears(follower.outputText.occurrences(of: "heard") + 1)
     #expect(try copy.stop() == .exited(143))
     _ = try follower.wait()
   }
@@ -369,17 +369,5 @@ private final class Copy {
     #expect(copy.verdict == verdict)
     #expect(copy.tail("tail")?.all.map(\.bytes) == tail.all.map(\.bytes))
     #expect(copy.tail("tail")?.all.map(\.time) == [17, 17, 17, 17])
-  }
-}
-
-extension String {
-  fileprivate func components(of part: String) -> Int {
-    var count = 0
-    var rest = self[...]
-    while let range = rest.firstRange(of: part) {
-      count += 1
-      rest = rest[range.upperBound...]
-    }
-    return count
   }
 }
