@@ -76,6 +76,9 @@ private let lives = ["/bin/sh", "-c", "echo pid $$; exec sleep 1000"]
     #expect(first.errorText.contains("overtaken by another request"))
     let next = try guardian.programPID(2)
     guardian.process.signal(SIGTERM)
+    try eventually("the stop of the second life") {
+      try guardian.statusNow.output.contains("stopping") ? true : nil
+    }
     kill(next, SIGKILL)
     #expect(try guardian.run() == .exited(137))
   }

@@ -286,6 +286,17 @@ private func eventuallyText(_ path: String, _ part: String) throws {
         + "exec \"$@\"' sh \"$@\"")
     let pid = try guardian.programPID()
     try eventuallyText(guardian.process.errors, "No space left on device: what the program writes")
+    // What is on its way would fill the room that is made.
+    try eventually("that all of it was read") {
+      try Files.list(guardian.runtime).allSatisfy { name in
+        guard
+          let fifo = try? FileDescriptor.open(
+            guardian.runtime + "/" + name + "/stderr", O_RDONLY | O_NONBLOCK)
+        else { return true }
+        var there: Int32 = 0
+        return unsafe ioctl(fifo.raw, UInt(FIONREAD), &there) == 0 && there == 0
+      } ? true : nil
+    }
     // The file as guardian sees it; somebody makes room.
     let seen = "/proc/\(guardian.process.pid)/root\(log)"
     #expect(try Files.status(seen).size == 65536)
